@@ -1,0 +1,45 @@
+# transnormer_layer(NAME SOURCES .. DEPENDS .. [TORCH]): one layer of src/ as a static library.
+# DEPENDS names what lies below it, so that the linker and tests/layers_test.py agree on the arrows.
+# TORCH gives it LibTorch and the shared precompiled header.
+function(transnormer_layer name)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT arg_SOURCES)
+    add_library(transnormer_${name} INTERFACE)
+    return()
+  endif()
+  add_library(transnormer_${name} STATIC ${arg_SOURCES})
+  target_include_directories(transnormer_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(transnormer_${name} PUBLIC ${arg_DEPENDS} PRIVATE transnormer::compiler)
+  set_target_properties(transnormer_${name} PROPERTIES CXX_EXTENSIONS OFF)
+  if(arg_TORCH)
+    transnormer_use_torch(transnormer_${name} PUBLIC)
+  endif()
+endfunction()
+
+# Links LibTorch and reuses the header that is compiled once, in src/.
+function(transnormer_use_torch target visibility)
+  target_link_libraries(${target} ${visibility} transnormer::torch)
+  target_precompile_headers(${target} REUSE_FROM transnormer_precompiled)
+endfunction()
+
+# transnormer_test(NAME SOURCES .. DEPENDS .. [LABEL unit|e2e|gpu] [TORCH])
+function(transnormer_test name)
+  cmake_parse_arguments(arg "TORCH" "LABEL" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE
+    ${arg_DEPENDS} GTest::gtest_main GTest::gmock transnormer::compiler)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE
+    TRANSNORMER_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    TRANSNORMER_BINARY="$<TARGET_FILE_DIR:${name}>/../transnormer")
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests CXX_EXTENSIONS OFF)
+  if(arg_TORCH)
+    transnormer_use_torch(${name} PRIVATE)
+  endif()
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS ${arg_LABEL} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endfunction()

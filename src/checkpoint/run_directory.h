@@ -1,0 +1,40 @@
+// runs/NAME: its lock, its checkpoints, what is kept of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "config/config.h"
+#include "util/file.h"
+
+namespace transnormer {
+
+class RunDirectory {
+ public:
+  // Makes the directory where missing and locks it. Throws UserError where another process holds it
+  // (naming the directory), WriteError where it cannot be written.
+  explicit RunDirectory(std::filesystem::path path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  // Steps of the whole checkpoints (manifest present), ascending. Left-over temporary directories of
+  // a save that was killed are removed when the directory is opened.
+  [[nodiscard]] std::vector<std::int64_t> checkpoint_steps() const;
+  [[nodiscard]] std::filesystem::path checkpoint_path(std::int64_t step) const;
+  // True where a run has been here (a config or checkpoints).
+  [[nodiscard]] bool holds_a_run() const;
+
+  void link_best(std::int64_t step);
+  [[nodiscard]] std::optional<std::int64_t> best_step() const;
+  // Removes checkpoints that neither keep_last, keep_every, nor `best` (with keep_best) holds.
+  void remove_old_checkpoints(const CheckpointConfig& config);
+  // Removes checkpoints after `step` (a resume from an older one leaves the newer behind).
+  void remove_checkpoints_after(std::int64_t step);
+
+ private:
+  std::filesystem::path path_;
+  FileLock lock_;
+};
+
+}  // namespace transnormer

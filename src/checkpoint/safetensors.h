@@ -1,0 +1,30 @@
+// The safetensors format: an 8-byte little-endian header size, a JSON header, then the tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "model/transnormer.h"
+
+namespace transnormer {
+
+// Writes fp32 tensors (any device) in the order given, with no dates or paths, and flushes. The same
+// tensors give the same bytes. Returns the SHA-256 of the file. Throws WriteError.
+std::string write_safetensors(const std::filesystem::path& path,
+                              const std::vector<NamedTensor>& tensors);
+
+// Copies the file's tensors into `tensors`, which must match it name by name and shape by shape.
+// Throws UserError that names the first difference.
+void read_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
+
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+};
+[[nodiscard]] std::vector<TensorInfo> list_safetensors(const std::filesystem::path& path);
+
+}  // namespace transnormer

@@ -1,0 +1,199 @@
+// The typed configuration of a run. Plain values with their defaults; what a key means, its range,
+// unit and line of help are declared once, in config/fields.h, and reading, writing, `--set`, the
+// schema and the documentation follow from there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace transnormer {
+
+enum class ModelVariant { t1, t2, transformer, custom };
+enum class FfnKind { glu, mlp };
+enum class Activation { silu, relu, gelu, none };
+enum class NormKind { none, srms, rms, layer };  // `none` only as an attention's output norm
+enum class NormPlacement { pre, post };
+enum class PositionKind { sinusoidal, learned, none };
+enum class ScoreKind { softmax, relu };
+enum class FeatureMap { elu1, elu };
+
+// Attention inside non-overlapping blocks.
+struct DiagAttentionConfig {
+  ScoreKind score = ScoreKind::softmax;
+  std::int64_t block = 64;
+  NormKind output_norm = NormKind::none;
+  bool operator==(const DiagAttentionConfig&) const = default;
+};
+
+// Linear attention without a denominator, its output normalised.
+struct NormAttentionConfig {
+  FeatureMap kernel = FeatureMap::elu1;
+  NormKind output_norm = NormKind::srms;
+  bool operator==(const NormAttentionConfig&) const = default;
+};
+
+// Scaled dot-product attention over the whole sequence.
+struct SoftmaxAttentionConfig {
+  bool operator==(const SoftmaxAttentionConfig&) const = default;
+};
+
+// A union told apart by the key `attention`: "diag", "norm", "softmax".
+using AttentionConfig =
+    std::variant<DiagAttentionConfig, NormAttentionConfig, SoftmaxAttentionConfig>;
+
+struct ModelConfig {
+  ModelVariant variant = ModelVariant::t2;
+  std::int64_t layers = 6;
+  std::int64_t dim = 512;
+  std::int64_t heads = 8;
+  FfnKind ffn = FfnKind::glu;
+  std::int64_t ffn_dim = 0;
+  Activation ffn_activation = Activation::silu;
+  std::int64_t early_layers = -1;
+  AttentionConfig early = DiagAttentionConfig{};
+  AttentionConfig late = NormAttentionConfig{};
+  NormKind norm = NormKind::srms;
+  double norm_eps = 1e-6;
+  NormPlacement norm_placement = NormPlacement::pre;
+  PositionKind position = PositionKind::sinusoidal;
+  bool lrpe = true;
+  double dropout = 0.1;
+  double attention_dropout = 0;
+  bool tie_embeddings = true;
+  std::int64_t vocab_size = 0;
+  bool causal = true;
+
+  // What 0 and -1 stand for.
+  [[nodiscard]] std::int64_t head_dim() const { return dim / heads; }
+  [[nodiscard]] std::int64_t resolved_early_layers() const {
+    return early_layers < 0 ? layers / 2 : early_layers;
+  }
+  [[nodiscard]] std::int64_t resolved_ffn_dim() const {
+    return ffn_dim > 0 ? ffn_dim : (ffn == FfnKind::glu ? 8 * dim / 3 : 4 * dim);
+  }
+};
+
+enum class SampleBreak { none };
+enum class LineEnd { eos, none };
+
+struct DataConfig {
+  // Each a path, a glob or a list of them; empty: the split is not there.
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
+  std::vector<std::string> test;
+  std::string cache_dir = "runs/cache";
+  std::int64_t tokens_per_sample = 512;
+  SampleBreak sample_break = SampleBreak::none;
+  LineEnd line_end = LineEnd::eos;
+};
+
+enum class TokenizerType { word, sentencepiece };
+enum class SentencePieceModel { unigram, bpe };
+
+struct TokenizerConfig {
+  TokenizerType type = TokenizerType::word;
+  std::string path;
+  std::int64_t vocab_size = 0;
+  std::int64_t min_count = 1;
+  std::int64_t pad_to_multiple = 8;
+  SentencePieceModel model_type = SentencePieceModel::unigram;
+  bool byte_fallback = true;
+  std::int64_t sample_lines = 0;
+};
+
+enum class OptimizerKind { adamw };
+
+struct OptimizerConfig {
+  OptimizerKind name = OptimizerKind::adamw;
+  double lr = 5e-4;
+  std::array<double, 2> betas{0.9, 0.98};
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  double clip_norm = 0;
+};
+
+enum class ScheduleKind { inverse_sqrt, cosine, linear, polynomial, constant };
+
+struct ScheduleConfig {
+  ScheduleKind name = ScheduleKind::inverse_sqrt;
+  std::int64_t warmup_steps = 8000;
+  double warmup_init_lr = 1e-7;
+  double min_lr = 0;
+  double power = 1;
+};
+
+enum class Objective { causal };
+enum class Precision { fp32, bf16, fp16 };
+enum class DeviceChoice { automatic, cpu, cuda };  // "auto" in files
+enum class NonfinitePolicy { skip, stop };
+
+struct TrainConfig {
+  std::int64_t steps = 100000;
+  std::int64_t max_epochs = 0;
+  std::int64_t global_batch_size = 128;
+  std::int64_t micro_batch_size = 0;
+  Objective objective = Objective::causal;
+  Precision precision = Precision::fp32;
+  DeviceChoice device = DeviceChoice::automatic;
+  std::int64_t seed = 1;
+  std::int64_t threads = 0;
+  bool deterministic = false;
+  NonfinitePolicy nonfinite = NonfinitePolicy::skip;
+  std::int64_t nonfinite_limit = 10;
+  bool activation_checkpointing = false;
+
+  [[nodiscard]] std::int64_t resolved_micro_batch_size() const {
+    return micro_batch_size > 0 ? micro_batch_size : global_batch_size;
+  }
+};
+
+struct ValidationConfig {
+  std::int64_t every = 1000;
+  std::int64_t batch_size = 0;
+  std::int64_t patience = 0;
+  std::int64_t context_window = 0;
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 1000;
+  std::int64_t keep_last = 2;
+  bool keep_best = true;
+  std::int64_t keep_every = 0;
+};
+
+enum class LogLevel { debug, info, warning, error };
+
+struct LogConfig {
+  std::int64_t every = 50;
+  std::int64_t grad_stats_every = 50;
+  std::int64_t grad_histograms_every = 0;
+  bool tensorboard = true;
+  LogLevel level = LogLevel::info;
+};
+
+enum class DistributedBackend { automatic, gloo, nccl };
+
+struct DistributedConfig {
+  DistributedBackend backend = DistributedBackend::automatic;
+  double timeout_s = 600;
+  double bucket_mb = 25;
+};
+
+struct Config {
+  std::string run_name;  // the file's stem, unless told
+  ModelConfig model;
+  DataConfig data;
+  TokenizerConfig tokenizer;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  ValidationConfig validation;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+  DistributedConfig distributed;
+};
+
+}  // namespace transnormer

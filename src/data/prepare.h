@@ -1,0 +1,69 @@
+// From text files to token streams on disk.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/token_stream.h"
+#include "tokenizer/tokenizer.h"
+
+namespace transnormer {
+
+enum class Split { train, valid, test };
+inline constexpr std::array kSplits{Split::train, Split::valid, Split::test};
+[[nodiscard]] const char* to_string(Split split);
+
+// What tokenising a split counted.
+struct SplitCounts {
+  std::int64_t tokens = 0;   // line ends included, where they are coded
+  std::int64_t types = 0;    // different tokens
+  std::int64_t unknown = 0;  // tokens that are the unknown token
+  std::int64_t lines = 0;
+  std::int64_t bytes = 0;    // of the source
+  std::int64_t words = 0;    // space-separated words of the source, line ends not among them
+};
+
+struct PreparedSplit {
+  TokenStream stream;
+  SplitCounts counts;
+};
+
+struct PreparedData {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::array<std::optional<PreparedSplit>, 3> splits;  // by Split; absent where not configured
+
+  [[nodiscard]] const PreparedSplit& at(Split split) const;  // UserError where absent
+  [[nodiscard]] const std::optional<PreparedSplit>& find(Split split) const {
+    return splits[static_cast<std::size_t>(split)];
+  }
+};
+
+struct PrepareOptions {
+  std::vector<Split> wanted{Split::train, Split::valid, Split::test};
+  bool progress = true;  // a bar or lines on stderr
+};
+
+// Loads or makes the tokenizer, then opens the caches of the wanted splits, building those that are
+// missing, stale or damaged. Throws UserError for faults of config, text or tokenizer files.
+[[nodiscard]] PreparedData prepare_data(const Config& config, const PrepareOptions& options = {});
+
+// The same with a given tokenizer (a checkpoint's).
+[[nodiscard]] PreparedData prepare_data(const Config& config,
+                                        std::shared_ptr<const Tokenizer> tokenizer,
+                                        const PrepareOptions& options = {});
+
+// Tokenises one file without a cache (eval --text).
+[[nodiscard]] PreparedSplit tokenize_file(const std::filesystem::path& path,
+                                          const Tokenizer& tokenizer, LineEnd line_end);
+
+// How often each token occurs in the stream: [tokenizer.size()].
+[[nodiscard]] std::vector<std::int64_t> count_tokens(const TokenStream& stream,
+                                                     std::int64_t vocab_size);
+
+}  // namespace transnormer

@@ -1,0 +1,45 @@
+// Perplexity on held-out text: every token scored once, in sliding windows, sums in double.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "data/token_stream.h"
+#include "model/transnormer.h"
+
+namespace transnormer {
+
+struct EvaluateOptions {
+  std::int64_t window = 512;        // inputs a window
+  std::int64_t context_window = 0;  // windows advance by window - context_window
+  std::int64_t batch_size = 8;      // windows a pass; does not change the result
+  at::ScalarType compute = at::kFloat;
+  TokenId first_input = 0;          // stands before the first token
+  // Called in stream order with the losses of tokens [index, index + nll.size()).
+  std::function<void(std::int64_t index, std::span<const float> nll)> on_tokens;
+  std::function<void(std::int64_t done)> on_progress;  // tokens scored so far
+  std::function<bool()> should_stop;                   // asked between batches
+};
+
+struct EvaluateResult {
+  bool complete = true;     // false where should_stop said so
+  std::int64_t tokens = 0;
+  double nll_sum = 0;       // nats
+  double nll_square_sum = 0;
+  [[nodiscard]] double nll() const { return nll_sum / static_cast<double>(tokens); }
+  // Standard error of the mean, tokens taken as independent.
+  [[nodiscard]] double nll_stderr() const;
+};
+
+// Windows of `window` inputs; only targets that no window before has scored count; positions start
+// anew in each window. The model's training flag plays no part: dropout is off, gradients are off.
+[[nodiscard]] EvaluateResult evaluate(TransNormer& model, const TokenStream& stream,
+                                      const EvaluateOptions& options);
+
+// Mean nats a token of an add-one unigram, p = (count + 1) / (sum of counts + V), on the stream.
+[[nodiscard]] double unigram_nll(const TokenStream& stream,
+                                 const std::vector<std::int64_t>& counts);
+
+}  // namespace transnormer

@@ -1,0 +1,51 @@
+// Builds the command line and maps what happens to exit statuses.
+#include <CLI/CLI.hpp>
+
+#include <exception>
+#include <iostream>
+#include <string>
+
+#include "cli/commands.h"
+#include "util/error.h"
+
+namespace {
+
+using transnormer::ExitStatus;
+
+int fail(ExitStatus status, const std::string& message) {
+  std::cerr << "transnormer: " << message << '\n';
+  return static_cast<int>(status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Trains, evaluates and compares linear-attention language models.", "transnormer"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", TRANSNORMER_VERSION);
+  transnormer::cli::Run run;
+  for (const auto add : {transnormer::cli::add_train, transnormer::cli::add_eval,
+                         transnormer::cli::add_generate, transnormer::cli::add_prepare,
+                         transnormer::cli::add_tokenizer, transnormer::cli::add_config,
+                         transnormer::cli::add_inspect, transnormer::cli::add_bench}) {
+    add(app, run);
+  }
+  try {
+    app.parse(argc, argv);
+    return static_cast<int>(run());
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help and --version
+      return app.exit(error);
+    }
+    return fail(ExitStatus::user_fault, std::string(error.what()) + " (see --help)");
+  } catch (const transnormer::UserError& error) {
+    for (const std::string& fault : error.faults()) {
+      fail(ExitStatus::user_fault, fault);
+    }
+    return static_cast<int>(ExitStatus::user_fault);
+  } catch (const transnormer::DivergedError& error) {
+    return fail(ExitStatus::diverged, error.what());
+  } catch (const std::exception& error) {
+    return fail(ExitStatus::our_fault, std::string("internal error: ") + error.what());
+  }
+}

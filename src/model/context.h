@@ -1,0 +1,52 @@
+// What flows through the layers beside the activations.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ops/dropout.h"
+
+namespace transnormer {
+
+// Where dropout happens inside a layer; the numbers are part of the random keys.
+enum class DropoutSite : std::int64_t { embedding = 0, attention = 1, ffn = 2, attention_weights = 3 };
+
+struct ForwardContext {
+  at::ScalarType compute = at::kFloat;  // type of the matrix products
+  bool training = false;                // dropout on
+  bool activation_checkpointing = false;
+  std::uint64_t seed = 0;
+  std::int64_t update = 0;
+  std::int64_t first_sample = 0;        // global number of the batch's first row
+  std::int64_t first_position = 0;      // of the batch's first token; set by the model from the state
+
+  [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {
+    return {seed, update, layer, static_cast<std::int64_t>(site), first_sample};
+  }
+};
+
+// What one attention remembers between calls.
+class AttentionState {
+ public:
+  virtual ~AttentionState() = default;
+  [[nodiscard]] virtual std::int64_t bytes() const = 0;
+};
+
+// What a model remembers between calls: how many tokens it has seen, and each attention's state.
+struct ModelState {
+  std::int64_t position = 0;
+  std::vector<std::unique_ptr<AttentionState>> layers;
+
+  [[nodiscard]] std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (const auto& layer : layers) {
+      sum += layer->bytes();
+    }
+    return sum;
+  }
+};
+
+}  // namespace transnormer

@@ -1,0 +1,73 @@
+// The language model: embedding, layers, final norm. "The Devil in Linear Transformer", Qin et al.
+// 2022; the published setting is the default ModelConfig.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/config.h"
+#include "model/context.h"
+
+namespace transnormer {
+
+class Layer;
+
+// What a model needs to know beside its own config.
+struct ModelSize {
+  std::int64_t vocab_size = 0;     // rows of the embedding
+  std::int64_t max_positions = 0;  // rows of a learned position table: data.tokens_per_sample
+};
+
+class TransNormer : public torch::nn::Module {
+ public:
+  // Parameters are fp32 and uninitialised; on at::kMeta they take no memory. Throws UserError where
+  // parts do not fit together.
+  TransNormer(const ModelConfig& config, const ModelSize& size, at::Device device);
+  ~TransNormer() override;
+
+  // tokens: [batch, time], int64. Result: [batch, time, dim], after the last norm, in the type of
+  // context.compute. With a state the call goes on from what the state has seen and updates it:
+  // whole sequences, chunks of a prompt and single steps are the same call.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& tokens, const ForwardContext& context,
+                                   ModelState* state = nullptr);
+
+  // hidden: [.., dim] -> fp32 logits [.., vocab_size].
+  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context) const;
+
+  // The weight of the output layer: the embedding's where tied.
+  [[nodiscard]] const at::Tensor& output_weight() const;
+
+  [[nodiscard]] ModelState make_state(std::int64_t batch) const;
+
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const ModelSize& size() const { return size_; }
+  [[nodiscard]] at::Device device() const;
+
+ private:
+  ModelConfig config_;
+  ModelSize size_;
+  at::Tensor embedding_;
+  at::Tensor position_table_;
+  at::Tensor output_;
+  std::vector<std::shared_ptr<Layer>> layers_;
+};
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+  bool trainable = true;
+};
+
+// Every tensor that a checkpoint holds (parameters and LRPE's frozen vectors), in a fixed order
+// under the names of the design: embed.weight, layers.0.attn.q_proj.weight, ..
+[[nodiscard]] std::vector<NamedTensor> named_tensors(const TransNormer& model);
+
+// Sets the published initial weights as a function of (seed, name): the same on any device.
+void initialize(TransNormer& model, std::uint64_t seed);
+
+}  // namespace transnormer

@@ -1,0 +1,24 @@
+// Causal linear attention without a denominator: o_t = q_t . sum_{s<=t} k_s v_s^T, by chunks, O(n)
+// in time and memory. Qin et al. 2022, equation of NormAttention before its norm.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace transnormer::ops {
+
+// q, k: [batch, time, heads, key_dim]; v: [batch, time, heads, value_dim]; any time >= 1.
+// Result: [batch, time, heads, value_dim] in q's type. States and sums are fp32. The backward pass
+// keeps q, k, v only and makes the states again.
+[[nodiscard]] at::Tensor causal_linear_attention(const at::Tensor& q, const at::Tensor& k,
+                                                 const at::Tensor& v);
+
+// The same, going on from `state` ([batch, heads, key_dim, value_dim], fp32; the sum of k v^T so
+// far), which is brought up to date in place. Without gradients.
+[[nodiscard]] at::Tensor causal_linear_attention_step(const at::Tensor& q, const at::Tensor& k,
+                                                      const at::Tensor& v, at::Tensor& state);
+
+// The plain n x n form, for tests.
+[[nodiscard]] at::Tensor causal_linear_attention_reference(const at::Tensor& q, const at::Tensor& k,
+                                                           const at::Tensor& v);
+
+}  // namespace transnormer::ops

@@ -1,0 +1,19 @@
+// Chooses the device and prepares LibTorch for it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "config/config.h"
+
+namespace transnormer::ops {
+
+// Must come before any other use of LibTorch that may ask for CUDA: the CUDA library is loaded here,
+// where it is wanted. `cuda` without a usable GPU throws UserError; `automatic` falls back to the CPU.
+[[nodiscard]] at::Device select_device(DeviceChoice choice);
+
+// 0 = all cores. Also switches off what would make results differ between equal runs.
+void configure_threads(std::int64_t threads, bool deterministic);
+
+[[nodiscard]] at::ScalarType scalar_type(Precision precision);
+
+}  // namespace transnormer::ops

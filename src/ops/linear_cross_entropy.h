@@ -1,0 +1,32 @@
+// The output layer and its loss together, in slices of tokens: the whole [tokens, words] logits are
+// never there. Gradients are formed in the forward pass.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace transnormer::ops {
+
+struct LinearCrossEntropyOptions {
+  at::ScalarType compute = at::kFloat;        // type of the products
+  double scale = 1;                           // multiplies the summed loss and its gradients
+  std::int64_t memory_bytes = 64LL << 20;     // for a slice of logits
+};
+
+struct CrossEntropy {
+  at::Tensor loss;  // scalar, fp32: scale * sum of -log p(target); differentiable
+  at::Tensor nll;   // sum of -log p(target), unscaled, fp64 scalar, no gradient
+};
+
+// hidden: [tokens, dim]; weight: [words, dim], fp32; targets: [tokens], int64, -1 = ignored.
+[[nodiscard]] CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                                                const at::Tensor& targets,
+                                                const LinearCrossEntropyOptions& options);
+
+// -log p(target) of each token, fp32 [tokens], 0 where ignored; no gradients, same slices.
+[[nodiscard]] at::Tensor token_losses(const at::Tensor& hidden, const at::Tensor& weight,
+                                      const at::Tensor& targets,
+                                      const LinearCrossEntropyOptions& options);
+
+}  // namespace transnormer::ops

@@ -1,0 +1,19 @@
+// Normalisations of the last dimension, computed in fp32 whatever the types.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace transnormer::ops {
+
+// SimpleRMSNorm: x / sqrt(mean(x^2) + eps), no gain. Keeps x and recomputes the rest.
+[[nodiscard]] at::Tensor srms_norm(const at::Tensor& x, double eps, at::ScalarType result);
+
+// RMSNorm: gain * x / sqrt(mean(x^2) + eps); gain: [last], fp32.
+[[nodiscard]] at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps,
+                                  at::ScalarType result);
+
+// LayerNorm: gain * (x - mean) / sqrt(var + eps) + bias.
+[[nodiscard]] at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain,
+                                    const at::Tensor& bias, double eps, at::ScalarType result);
+
+}  // namespace transnormer::ops

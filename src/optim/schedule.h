@@ -1,0 +1,21 @@
+// The learning rate as a function of the update.
+#pragma once
+
+#include <cstdint>
+
+#include "config/config.h"
+
+namespace transnormer {
+
+// The rate of the update that follows `done` finished ones (the first is done = 0). Warm-up rises
+// linearly from warmup_init_lr to the peak over warmup_steps; then, with s = done:
+//   inverse_sqrt  peak * sqrt(max(warmup, 1) / s)
+//   cosine        min_lr + (peak - min_lr) * (1 + cos(pi * x)) / 2
+//   linear        min_lr + (peak - min_lr) * (1 - x)
+//   polynomial    min_lr + (peak - min_lr) * (1 - x)^power
+//   constant      peak
+// where x = (s - warmup) / (total - warmup), kept in [0, 1]; never below min_lr after the warm-up.
+[[nodiscard]] double learning_rate(const ScheduleConfig& schedule, double peak, std::int64_t done,
+                                   std::int64_t total);
+
+}  // namespace transnormer

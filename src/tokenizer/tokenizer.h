@@ -1,0 +1,68 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace transnormer {
+
+using TokenId = std::int32_t;
+
+// Turns ids into text one at a time: what a token adds may depend on those before it (spaces
+// between words, bytes that are not a whole character yet).
+class StreamDecoder {
+ public:
+  virtual ~StreamDecoder() = default;
+  // The text that this token adds; empty while a character is incomplete.
+  [[nodiscard]] virtual std::string add(TokenId id) = 0;
+  // What is left at the end (an incomplete character becomes U+FFFD).
+  [[nodiscard]] virtual std::string finish() = 0;
+};
+
+// Immutable once made, so any number of threads may encode at once.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Appends the ids of one line, taken verbatim (without its line end; no begin or end token).
+  virtual void encode_line(std::string_view line, std::vector<TokenId>& ids) const = 0;
+
+  // Text of the ids; an end token shows as a line end.
+  [[nodiscard]] virtual std::string decode(std::span<const TokenId> ids) const;
+  [[nodiscard]] virtual std::unique_ptr<StreamDecoder> stream_decoder() const = 0;
+
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  [[nodiscard]] virtual std::optional<TokenId> end_id() const = 0;
+  [[nodiscard]] virtual std::optional<TokenId> begin_id() const = 0;
+  [[nodiscard]] virtual std::optional<TokenId> pad_id() const = 0;
+  [[nodiscard]] virtual TokenId unknown_id() const = 0;
+  // True for tokens that stand for no text of their own (specials, control pieces).
+  [[nodiscard]] virtual bool is_special(TokenId id) const = 0;
+  // The spelling of one token, for people.
+  [[nodiscard]] virtual std::string piece(TokenId id) const = 0;
+
+  // The first input of every stream: end token, else begin, else unknown.
+  [[nodiscard]] TokenId first_input() const;
+
+  // The file as it is stored in checkpoints, its name there, and its SHA-256.
+  [[nodiscard]] virtual const std::string& serialized() const = 0;
+  [[nodiscard]] virtual std::string file_name() const = 0;  // tokenizer.txt or tokenizer.model
+  [[nodiscard]] const std::string& digest() const;          // of serialized(), computed once
+
+ private:
+  mutable std::string digest_;
+};
+
+// Tells a sentencepiece model from a dictionary by content. `name` stands in messages. Throws
+// UserError for anything else.
+[[nodiscard]] std::shared_ptr<const Tokenizer> parse_tokenizer(std::string bytes,
+                                                               const std::string& name);
+[[nodiscard]] std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path);
+
+}  // namespace transnormer

@@ -1,0 +1,27 @@
+// The training run: batches -> forward and backward -> gradient statistics -> clipping -> optimizer
+// -> schedule -> events, with validation, checkpoints, signals and early stopping around it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config/load.h"
+#include "util/error.h"
+
+namespace transnormer {
+
+enum class ResumeMode { automatic, never, checkpoint };
+
+struct TrainRequest {
+  LoadedConfig loaded;
+  std::filesystem::path run_dir;
+  ResumeMode resume = ResumeMode::automatic;
+  std::filesystem::path resume_from;  // with ResumeMode::checkpoint
+};
+
+// Runs to the end of training, or to a stop. Throws UserError and DivergedError; a failed save on
+// the way is logged and shows in the status.
+[[nodiscard]] ExitStatus train(const TrainRequest& request);
+
+}  // namespace transnormer

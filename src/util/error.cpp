@@ -1,0 +1,24 @@
+#include "util/error.h"
+
+#include <utility>
+
+namespace transnormer {
+namespace {
+
+std::string join_lines(const std::vector<std::string>& lines) {
+  std::string joined;
+  for (const std::string& line : lines) {
+    if (!joined.empty()) {
+      joined += '\n';
+    }
+    joined += line;
+  }
+  return joined;
+}
+
+}  // namespace
+
+UserError::UserError(std::vector<std::string> faults)
+    : std::runtime_error(join_lines(faults)), faults_(std::move(faults)) {}
+
+}  // namespace transnormer

@@ -1,0 +1,248 @@
+#include "util/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+// Writes all of it, going on after signals and short writes. Returns false with errno set.
+bool write_all(int descriptor, const char* data, std::size_t size) {
+  while (size > 0) {
+    const ssize_t written = ::write(descriptor, data, size);
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      return false;
+    }
+    data += written;
+    size -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+int open_for_lock(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    throw WriteError(path.string() + ": cannot be opened for locking: " + reason());
+  }
+  return descriptor;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw UserError(path.string() + ": cannot be read: " + reason());
+  }
+  std::string bytes;
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && status.st_size > 0) {
+    bytes.reserve(static_cast<std::size_t>(status.st_size));
+  }
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      const std::string why = reason();
+      ::close(descriptor);
+      throw UserError(path.string() + ": cannot be read: " + why);
+    }
+    if (got == 0) {
+      break;
+    }
+    bytes.append(buffer, static_cast<std::size_t>(got));
+  }
+  ::close(descriptor);
+  return bytes;
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  FileWriter writer(path);
+  writer.write(bytes.data(), bytes.size());
+  writer.finish();
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
+  const std::filesystem::path temporary = path.string() + ".tmp." + std::to_string(::getpid());
+  write_file(temporary, bytes);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string why = reason();
+    ::unlink(temporary.c_str());
+    throw WriteError(path.string() + ": cannot be written: " + why);
+  }
+  sync_directory(path.parent_path().empty() ? "." : path.parent_path());
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw WriteError(directory.string() + ": cannot be flushed: " + reason());
+  }
+  // Some file systems cannot flush directories (EINVAL); a rename there is as durable as it gets.
+  const bool failed = ::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS;
+  const std::string why = failed ? reason() : "";
+  ::close(descriptor);
+  if (failed) {
+    throw WriteError(directory.string() + ": cannot be flushed: " + why);
+  }
+}
+
+void make_directories(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    throw WriteError(directory.string() + ": cannot be made: " + error.message());
+  }
+}
+
+void replace_symlink(const std::filesystem::path& target, const std::filesystem::path& link) {
+  const std::filesystem::path temporary = link.string() + ".tmp." + std::to_string(::getpid());
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0 ||
+      ::rename(temporary.c_str(), link.c_str()) != 0) {
+    const std::string why = reason();
+    ::unlink(temporary.c_str());
+    throw WriteError(link.string() + ": cannot be linked: " + why);
+  }
+  sync_directory(link.parent_path().empty() ? "." : link.parent_path());
+}
+
+FileWriter::FileWriter(std::filesystem::path path)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (descriptor_ < 0) {
+    throw WriteError(path_.string() + ": cannot be written: " + reason());
+  }
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+  if (!finished_) {
+    ::unlink(path_.c_str());
+  }
+}
+
+void FileWriter::write(const void* data, std::size_t size) {
+  if (!write_all(descriptor_, static_cast<const char*>(data), size)) {
+    throw WriteError(path_.string() + ": cannot be written: " + reason());
+  }
+}
+
+void FileWriter::write_at(std::size_t offset, const void* data, std::size_t size) {
+  const char* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::pwrite(descriptor_, bytes, size, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      throw WriteError(path_.string() + ": cannot be written: " + reason());
+    }
+    bytes += written;
+    offset += static_cast<std::size_t>(written);
+    size -= static_cast<std::size_t>(written);
+  }
+}
+
+void FileWriter::finish() {
+  const bool flushed = ::fsync(descriptor_) == 0;
+  const std::string why = flushed ? "" : reason();
+  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
+  if (!flushed || !closed) {
+    throw WriteError(path_.string() + ": cannot be written: " + (flushed ? reason() : why));
+  }
+  finished_ = true;
+}
+
+std::optional<FileLock> FileLock::try_acquire(const std::filesystem::path& path) {
+  FileLock lock(open_for_lock(path));
+  if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) {
+    return lock;
+  }
+  if (errno == EWOULDBLOCK) {
+    return std::nullopt;
+  }
+  throw WriteError(path.string() + ": cannot be locked: " + reason());
+}
+
+FileLock FileLock::acquire(const std::filesystem::path& path) {
+  FileLock lock(open_for_lock(path));
+  while (::flock(lock.descriptor_, LOCK_EX) != 0) {
+    if (errno != EINTR) {
+      throw WriteError(path.string() + ": cannot be locked: " + reason());
+    }
+  }
+  return lock;
+}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
+    const std::string why = reason();
+    if (descriptor >= 0) {
+      ::close(descriptor);
+    }
+    throw UserError(path.string() + ": cannot be read: " + why);
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ > 0) {
+    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (mapped == MAP_FAILED) {
+      const std::string why = reason();
+      ::close(descriptor);
+      throw UserError(path.string() + ": cannot be read: " + why);
+    }
+    data_ = static_cast<const std::byte*>(mapped);
+  }
+  ::close(descriptor);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,85 @@
+// Files that survive a crash: read whole, written whole or not at all, locked, mapped.
+// Failures to read throw UserError, failures to write WriteError, each naming the path and reason.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace transnormer {
+
+[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+
+// Writes and flushes to the disk. An existing file is replaced in place.
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+// Writes to a temporary name beside `path`, flushes, renames: readers see the old file or the new.
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+
+// Flushes a directory's entries, so that a rename in it survives a power cut.
+void sync_directory(const std::filesystem::path& directory);
+
+// Like std::filesystem::create_directories, but throws WriteError.
+void make_directories(const std::filesystem::path& directory);
+
+// Makes `link` point to `target` (a relative path), replacing a former link in one step.
+void replace_symlink(const std::filesystem::path& target, const std::filesystem::path& link);
+
+// A file written piece by piece; finish() flushes it to the disk. Dropped without finish(), the
+// file is removed.
+class FileWriter {
+ public:
+  explicit FileWriter(std::filesystem::path path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(const void* data, std::size_t size);
+  void write_at(std::size_t offset, const void* data, std::size_t size);
+  void finish();
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+  bool finished_ = false;
+};
+
+// An exclusive advisory lock on a file, held until destruction or death of the process.
+class FileLock {
+ public:
+  // Returns nothing where another process holds the lock.
+  [[nodiscard]] static std::optional<FileLock> try_acquire(const std::filesystem::path& path);
+  // Waits for the lock.
+  [[nodiscard]] static FileLock acquire(const std::filesystem::path& path);
+
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+
+ private:
+  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_ = -1;
+};
+
+// A file mapped read-only.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  [[nodiscard]] const std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::string_view text() const {
+    return {reinterpret_cast<const char*>(data_), size_};
+  }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace transnormer

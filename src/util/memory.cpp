@@ -1,0 +1,45 @@
+#include "util/memory.h"
+
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+namespace transnormer {
+namespace {
+
+// A line such as "VmHWM:  1234 kB" of /proc/self/status.
+std::int64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == key) {
+      std::int64_t kibibytes = 0;
+      status >> kibibytes;
+      return kibibytes * 1024;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t machine_memory_bytes() {
+  struct sysinfo info {};
+  sysinfo(&info);
+  std::int64_t bytes = static_cast<std::int64_t>(info.totalram) * info.mem_unit;
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  std::int64_t limit_bytes = 0;
+  if (limit >> limit_bytes) {
+    bytes = std::min(bytes, limit_bytes);
+  }
+  return bytes;
+}
+
+std::int64_t resident_memory_bytes() { return status_bytes("VmRSS:"); }
+std::int64_t peak_memory_bytes() { return status_bytes("VmHWM:"); }
+
+void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+}  // namespace transnormer

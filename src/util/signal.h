@@ -1,0 +1,20 @@
+// What the user asks of a running command by signals: SIGINT and SIGTERM stop it after saving, a
+// second SIGINT stops it at once (status 130), SIGUSR1 saves and goes on.
+#pragma once
+
+#include <optional>
+
+#include "util/error.h"
+
+namespace transnormer {
+
+// Installs the handlers. Called once, by commands that can stop gracefully.
+void install_signal_handlers();
+
+// The status to exit with, once a stop was asked for.
+[[nodiscard]] std::optional<ExitStatus> stop_requested();
+
+// True once for each SIGUSR1 (several before a call count as one).
+[[nodiscard]] bool take_save_request();
+
+}  // namespace transnormer

@@ -1,0 +1,65 @@
+#include "util/units.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace transnormer {
+namespace {
+
+template <typename... Values>
+std::string print(const char* format, Values... values) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, values...);
+  return buffer.data();
+}
+
+}  // namespace
+
+std::string format_count(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  const std::size_t first = count < 0 ? 1 : 0;
+  for (std::size_t i = digits.size(); i > first + 3;) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+std::string format_bytes(double bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return print(unit == 0 ? "%.0f %s" : "%.2f %s", bytes, kUnits[unit]);
+}
+
+std::string format_short(double value) {
+  constexpr std::array kUnits{"", "k", "M", "G", "T", "P"};
+  std::size_t unit = 0;
+  while (std::abs(value) >= 1000 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return print(unit == 0 && value == std::floor(value) ? "%.0f%s" : "%.1f%s", value, kUnits[unit]);
+}
+
+std::string format_duration(double seconds) {
+  if (seconds < 60) {
+    return print("%.1fs", seconds);
+  }
+  const auto whole = static_cast<long long>(seconds);
+  if (whole < 3600) {
+    return print("%lldm%02llds", whole / 60, whole % 60);
+  }
+  if (whole < 86400) {
+    return print("%lldh%02lldm", whole / 3600, whole / 60 % 60);
+  }
+  return print("%lldd%02lldh", whole / 86400, whole / 3600 % 24);
+}
+
+std::string format_fixed(double value, int digits) { return print("%.*f", digits, value); }
+
+}  // namespace transnormer

@@ -1,0 +1,24 @@
+// Numbers as people read them, and back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace transnormer {
+
+// 155988540 -> "155,988,540".
+[[nodiscard]] std::string format_count(std::int64_t count);
+
+// 4831838208 -> "4.50 GiB".
+[[nodiscard]] std::string format_bytes(double bytes);
+
+// 12345.6 -> "12.3k", 3.2e9 -> "3.2G".
+[[nodiscard]] std::string format_short(double value);
+
+// 3723 -> "1h02m", 65 -> "1m05s", 4.2 -> "4.2s".
+[[nodiscard]] std::string format_duration(double seconds);
+
+// `digits` after the point; "nan" and "inf" for what is not finite.
+[[nodiscard]] std::string format_fixed(double value, int digits);
+
+}  // namespace transnormer
