@@ -14,8 +14,8 @@ namespace transnormer::log {
 // Gradients before clipping, of one group of parameters ("all", "layers.0.q_proj", .., "layers.0").
 struct GradientStats {
   double norm = 0;
-  double zero_share = 0;  // of the elements that are exactly zero
-  double mean = 0;        // running mean over the iterations of the group's gradient norm
+  double zero_share = 0;    // of the elements that are exactly zero
+  double mean = 0;          // running mean over the iterations of the group's gradient norm
   double relative_std = 0;  // running standard deviation / mean, over the iterations (Table 2)
 };
 
@@ -24,24 +24,24 @@ struct TrainEvent {
   std::int64_t tokens = 0;  // target tokens seen so far, in all
   double loss = 0;          // nats a token, mean since the last event
   double lr = 0;
-  double grad_norm = 0;     // before clipping
+  double grad_norm = 0;  // before clipping
   double tokens_per_s = 0;
-  double elapsed_s = 0;     // over all sessions of the run
+  double elapsed_s = 0;  // over all sessions of the run
   double epoch = 0;
-  double data_wait_s = 0;   // since the last event
+  double data_wait_s = 0;  // since the last event
   std::int64_t memory_bytes = 0;
-  std::optional<double> loss_scale;  // fp16 only
-  std::int64_t skipped_updates = 0;  // in all
-  std::map<std::string, GradientStats> gradients;  // empty unless due
+  std::optional<double> loss_scale;                       // fp16 only
+  std::int64_t skipped_updates = 0;                       // in all
+  std::map<std::string, GradientStats> gradients;         // empty unless due
   std::map<std::string, std::vector<double>> histograms;  // gradient samples by group, unless due
 };
 
 struct ValidEvent {
   std::int64_t step = 0;
   std::int64_t tokens = 0;
-  double loss = 0;          // nats a token
+  double loss = 0;  // nats a token
   double elapsed_s = 0;
-  double seconds = 0;       // that validation took
+  double seconds = 0;  // that validation took
   bool best = false;
 };
 
@@ -64,8 +64,8 @@ class EventSink {
 // metrics.jsonl: one object a line, kinds "train", "valid", "event".
 [[nodiscard]] std::unique_ptr<EventSink> make_jsonl_sink(const std::filesystem::path& path);
 
-// Removes the lines of steps after `step` (train and valid lines, and events), and a torn last line.
-// Returns how many were removed.
+// Removes the lines of steps after `step` (train and valid lines, and events), and a torn last
+// line. Returns how many were removed.
 std::int64_t cut_metrics_after(const std::filesystem::path& path, std::int64_t step);
 
 // TensorBoard event files in `directory`. On resume a new file is written whose session-start mark
