@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Everything that the build needs, then the build: Debian's or Ubuntu's packages (only those that
+# are missing; root or sudo is needed only then), the Python environment .venv, cmake, ninja.
+# Can be repeated; with nothing to do it takes seconds and needs no network.
+#
+#   CMAKE_PREFIX_PATH=DIR        build against the LibTorch in DIR instead of the one in .venv
+#   TRANSNORMER_SKIP_PACKAGES=1  leave the system's packages alone
+#   CMAKE_BUILD_PARALLEL_LEVEL=N compile N files at a time
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# The command or the header's package that tells whether a package is there: PACKAGE or PACKAGE:COMMAND.
+packages=(g++:g++ cmake:cmake ninja-build:ninja ccache:ccache pkg-config:pkg-config git:git
+  bible-kjv:bible libcli11-dev libspdlog-dev nlohmann-json3-dev libsentencepiece-dev libgtest-dev
+  libgmock-dev libssl-dev)
+
+# A Python 3.10 or later that can make environments with pip, if there is one.
+usable_python() {
+  local candidate
+  for candidate in python3 /usr/bin/python3; do
+    if "$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' \
+      2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+missing_packages() {
+  local entry
+  for entry in "${packages[@]}"; do
+    if [[ $entry == *:* ]]; then
+      command -v "${entry#*:}" >/dev/null || echo "${entry%:*}"
+    else
+      [[ $(dpkg-query -W -f '${db:Status-Status}' "$entry" 2>/dev/null) == installed ]] ||
+        echo "$entry"
+    fi
+  done
+  usable_python >/dev/null || echo python3-venv
+}
+
+install_packages() {
+  local missing as_root=()
+  if [[ ${TRANSNORMER_SKIP_PACKAGES:-0} != 0 ]]; then
+    say "System packages: left alone (TRANSNORMER_SKIP_PACKAGES)"
+    return
+  fi
+  if ! command -v apt-get >/dev/null; then
+    say "System packages: no apt-get here, so the build tools must be there already"
+    return
+  fi
+  mapfile -t missing < <(missing_packages)
+  if ((${#missing[@]} == 0)); then
+    say "System packages: all there"
+    return
+  fi
+  say "System packages: installing ${missing[*]}"
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null ||
+      fail "not root, and no sudo. As root, run: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -qq || fail "apt-get update failed (see above)"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+    --no-install-recommends -o DPkg::Lock::Timeout=120 "${missing[@]}" >/dev/null ||
+    fail "apt-get could not install: ${missing[*]}"
+}
+
+# Whether CMAKE_PREFIX_PATH names a LibTorch of the user's own.
+own_libtorch() {
+  local directory
+  for directory in $(tr ":;" "  " <<<"${CMAKE_PREFIX_PATH:-}"); do
+    [[ -e $directory/include/ATen/ATen.h ]] && return
+  done
+  return 1
+}
+
+# "complete", "lacking" or "damaged"; "none" where there is no environment that runs.
+venv_state() {
+  .venv/bin/python scripts/venv_state.py scripts/requirements.txt "$@" 2>/dev/null || echo none
+}
+
+make_venv() {
+  local without=() state python
+  if own_libtorch; then
+    say "LibTorch: the one in CMAKE_PREFIX_PATH ($CMAKE_PREFIX_PATH)"
+    without=(--without torch)
+  fi
+  state=$(venv_state "${without[@]}")
+  if [[ $state == complete ]]; then
+    say "Python environment .venv: complete"
+    return
+  fi
+  if [[ $state != lacking ]]; then
+    if [[ -e .venv || -L .venv ]]; then
+      say "Python environment .venv: $([[ $state == damaged ]] && echo half made || echo does not run), starting over"
+      rm -rf .venv
+    fi
+    python=$(usable_python) ||
+      fail "no Python 3.10 or later with venv and ensurepip (Debian's package is python3-venv)"
+    "$python" -m venv .venv || fail "$python -m venv .venv failed (see above)"
+  fi
+  say "Python environment .venv: installing (a download of some gigabytes, minutes the first time)"
+  local wanted
+  mapfile -t wanted < <(grep -v '^#' scripts/requirements.txt |
+    if own_libtorch; then grep -v '^torch'; else cat; fi)
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "${wanted[@]}" ||
+    fail "pip could not install: ${wanted[*]} (see above)"
+  [[ $(venv_state "${without[@]}") == complete ]] ||
+    fail "pip finished, but .venv is still not complete; remove .venv and try again"
+  say "Python environment .venv: made"
+}
+
+# As many compilers as there are cores, at most one for each 2 GB of memory.
+default_jobs() {
+  local by_memory
+  by_memory=$(awk '/MemTotal/ {print int($2 / 2000000)}' /proc/meminfo)
+  echo $((by_memory < 1 ? 1 : by_memory < $(nproc) ? by_memory : $(nproc)))
+}
+
+build() {
+  local jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(default_jobs)}
+  # Lets ccache serve a second clone of the project.
+  export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$PWD}" CCACHE_NOHASHDIR=1
+  say "Configuring build/"
+  # -U: where LibTorch lies is looked up again each time.
+  cmake --preset release -U 'TORCH_*' --log-level=WARNING >/dev/null || fail "cmake failed (see above)"
+  say "Building (compiling $jobs files at a time)"
+  cmake --build --preset release -j "$jobs" || fail "the build failed (see above)"
+  say "Built build/transnormer"
+}
+
+install_packages
+make_venv
+build
