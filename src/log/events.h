@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "log/console.h"
+
 namespace transnormer::log {
 
 // Gradients before clipping, of one group of parameters ("all", "layers.0.q_proj", .., "layers.0").
@@ -50,6 +52,7 @@ struct NoteEvent {
   std::int64_t step = 0;
   std::string name;     // snake_case, for scripts
   std::string message;  // for people
+  Level level = Level::info;
 };
 
 class EventSink {
@@ -61,15 +64,17 @@ class EventSink {
   virtual void flush() {}
 };
 
-// metrics.jsonl: one object a line, kinds "train", "valid", "event".
+// metrics.jsonl: one object a line, kinds "train", "valid", "event", appended to what is there. A
+// failure to write is reported once and the file given up; only opening it throws WriteError. The
+// same goes for TensorBoard's files.
 [[nodiscard]] std::unique_ptr<EventSink> make_jsonl_sink(const std::filesystem::path& path);
 
 // Removes the lines of steps after `step` (train and valid lines, and events), and a torn last
 // line. Returns how many were removed.
 std::int64_t cut_metrics_after(const std::filesystem::path& path, std::int64_t step);
 
-// TensorBoard event files in `directory`. On resume a new file is written whose session-start mark
-// at `first_step` makes TensorBoard drop later points of the files before it.
+// A new TensorBoard event file in `directory`. `first_step`: the updates made before this session;
+// its session-start mark makes TensorBoard drop the points after that step in the files before.
 [[nodiscard]] std::unique_ptr<EventSink> make_tensorboard_sink(
     const std::filesystem::path& directory, std::int64_t first_step);
 

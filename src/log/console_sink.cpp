@@ -1,0 +1,69 @@
+// Training's events as lines for people.
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "log/console.h"
+#include "log/events.h"
+#include "util/units.h"
+
+namespace transnormer::log {
+namespace {
+
+std::string format_rate(double lr) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", lr);
+  return text;
+}
+
+std::string loss_and_perplexity(double loss) {
+  const double perplexity = std::exp(loss);
+  return "loss " + format_fixed(loss, 4) + "  perplexity " +
+         (perplexity < 1e6 ? format_fixed(perplexity, 2) : format_short(perplexity));
+}
+
+class ConsoleSink : public EventSink {
+ public:
+  void on(const TrainEvent& event) override {
+    std::string line = "step " + format_count(event.step) + "  " + loss_and_perplexity(event.loss) +
+                       "  lr " + format_rate(event.lr) + "  gradient " +
+                       format_fixed(event.grad_norm, 3) + "  " + format_short(event.tokens_per_s) +
+                       " tokens/s  " + format_bytes(static_cast<double>(event.memory_bytes));
+    if (event.data_wait_s >= 0.1) {
+      line += "  waited " + format_duration(event.data_wait_s) + " for data";
+    }
+    if (event.loss_scale) {
+      line += "  loss scale " + format_short(*event.loss_scale);
+    }
+    if (event.skipped_updates > 0) {
+      line += "  " + format_count(event.skipped_updates) + " skipped";
+    }
+    info(line);
+  }
+
+  void on(const ValidEvent& event) override {
+    info("step " + format_count(event.step) + "  validation " + loss_and_perplexity(event.loss) +
+         (event.best ? "  (best so far, " : "  (") + format_duration(event.seconds) + ")");
+  }
+
+  void on(const NoteEvent& event) override {
+    switch (event.level) {
+      case Level::debug:
+        return debug(event.message);
+      case Level::info:
+        return info(event.message);
+      case Level::warning:
+        return warn(event.message);
+      case Level::error:
+        return error(event.message);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<EventSink> make_console_sink() {
+  return std::make_unique<ConsoleSink>();
+}
+
+}  // namespace transnormer::log
