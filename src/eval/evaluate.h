@@ -16,7 +16,7 @@ struct EvaluateOptions {
   std::int64_t context_window = 0;  // windows advance by window - context_window
   std::int64_t batch_size = 8;      // windows a pass; does not change the result
   at::ScalarType compute = at::kFloat;
-  TokenId first_input = 0;          // stands before the first token
+  TokenId first_input = 0;  // stands before the first token
   // Called in stream order with the losses of tokens [index, index + nll.size()).
   std::function<void(std::int64_t index, std::span<const float> nll)> on_tokens;
   std::function<void(std::int64_t done)> on_progress;  // tokens scored so far
@@ -24,9 +24,9 @@ struct EvaluateOptions {
 };
 
 struct EvaluateResult {
-  bool complete = true;     // false where should_stop said so
+  bool complete = true;  // false where should_stop said so
   std::int64_t tokens = 0;
-  double nll_sum = 0;       // nats
+  double nll_sum = 0;  // nats
   double nll_square_sum = 0;
   [[nodiscard]] double nll() const { return nll_sum / static_cast<double>(tokens); }
   // Standard error of the mean, tokens taken as independent.

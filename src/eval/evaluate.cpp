@@ -1,0 +1,165 @@
+#include "eval/evaluate.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "ops/linear_cross_entropy.h"
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+// Where the windows lie in a stream: window k reads inputs [k * stride, k * stride + length) and
+// scores the targets that no window before it has.
+class Windows {
+ public:
+  Windows(std::int64_t tokens, const EvaluateOptions& options)
+      : tokens_(tokens),
+        length_(options.window),
+        stride_(options.window - options.context_window) {}
+
+  [[nodiscard]] std::int64_t count() const {
+    return tokens_ <= length_ ? 1 : 1 + (tokens_ - length_ + stride_ - 1) / stride_;
+  }
+  [[nodiscard]] std::int64_t begin(std::int64_t window) const { return window * stride_; }
+  [[nodiscard]] std::int64_t end(std::int64_t window) const {
+    return std::min(begin(window) + length_, tokens_);
+  }
+  [[nodiscard]] std::int64_t first_scored(std::int64_t window) const {
+    return window == 0 ? 0 : end(window - 1);
+  }
+
+ private:
+  std::int64_t tokens_;
+  std::int64_t length_;
+  std::int64_t stride_;
+};
+
+struct Pass {
+  at::Tensor inputs;       // [windows, time]
+  at::Tensor targets;      // [scored]
+  at::Tensor scored_rows;  // [scored], into the flattened [windows * time]
+};
+
+// The inputs are the stream shifted right by one. A window that ends before the others is filled
+// with the first input: attention is causal, so what follows a target never reaches it.
+Pass make_pass(const TokenStream& stream, const Windows& windows, std::int64_t first,
+               std::int64_t last, TokenId first_input) {
+  const std::int64_t time = windows.end(first) - windows.begin(first);
+  const std::int64_t scored_begin = windows.first_scored(first);
+  const std::int64_t scored = windows.end(last - 1) - scored_begin;
+  Pass pass{at::full({last - first, time}, first_input, at::kLong), at::empty({scored}, at::kLong),
+            at::empty({scored}, at::kLong)};
+  stream.copy(scored_begin, scored, pass.targets.data_ptr<std::int64_t>());
+  auto* input = pass.inputs.data_ptr<std::int64_t>();
+  auto* row = pass.scored_rows.data_ptr<std::int64_t>();
+  for (std::int64_t window = first; window < last; ++window, input += time) {
+    const std::int64_t begin = windows.begin(window);
+    const std::int64_t end = windows.end(window);
+    const std::int64_t skip = begin == 0 ? 1 : 0;
+    stream.copy(begin - 1 + skip, end - begin - skip, input + skip);
+    for (std::int64_t target = windows.first_scored(window); target < end; ++target) {
+      *row++ = (window - first) * time + target - begin;
+    }
+  }
+  return pass;
+}
+
+// [scored] losses, on the CPU.
+at::Tensor pass_losses(TransNormer& model, const Pass& pass, at::ScalarType compute) {
+  ForwardContext context;
+  context.compute = compute;
+  const at::Device device = model.device();
+  const at::Tensor hidden = model.forward(pass.inputs.to(device), context).flatten(0, 1);
+  const at::Tensor scored = pass.targets.size(0) == hidden.size(0)
+                                ? hidden
+                                : hidden.index_select(0, pass.scored_rows.to(device));
+  ops::LinearCrossEntropyOptions options;
+  options.compute = compute;
+  return ops::token_losses(scored, model.output_weight(), pass.targets.to(device), options)
+      .to(at::kCPU)
+      .contiguous();
+}
+
+void check_options(const EvaluateOptions& options) {
+  if (options.window < 1) {
+    throw UserError("the evaluation window is " + std::to_string(options.window) +
+                    "; it must be at least 1");
+  }
+  if (options.context_window < 0 || options.context_window >= options.window) {
+    throw UserError("context_window is " + std::to_string(options.context_window) +
+                    "; it must be at least 0 and below the window of " +
+                    std::to_string(options.window) + " tokens (data.tokens_per_sample)");
+  }
+}
+
+}  // namespace
+
+double EvaluateResult::nll_stderr() const {
+  if (tokens < 2) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const auto n = static_cast<double>(tokens);
+  const double variance = (nll_square_sum - nll_sum * nll_sum / n) / (n - 1);
+  return std::sqrt(std::max(variance, 0.0) / n);
+}
+
+EvaluateResult evaluate(TransNormer& model, const TokenStream& stream,
+                        const EvaluateOptions& options) {
+  check_options(options);
+  EvaluateResult result;
+  if (stream.size() == 0) {
+    return result;
+  }
+  const at::NoGradGuard no_grad;
+  const Windows windows(stream.size(), options);
+  const std::int64_t batch = std::max<std::int64_t>(options.batch_size, 1);
+  for (std::int64_t first = 0; first < windows.count(); first += batch) {
+    if (options.should_stop && options.should_stop()) {
+      result.complete = false;
+      return result;
+    }
+    const std::int64_t last = std::min(first + batch, windows.count());
+    const Pass pass = make_pass(stream, windows, first, last, options.first_input);
+    const at::Tensor losses = pass_losses(model, pass, options.compute);
+    const std::span<const float> nll(losses.data_ptr<float>(),
+                                     static_cast<std::size_t>(losses.size(0)));
+    for (const double loss : nll) {
+      result.nll_sum += loss;
+      result.nll_square_sum += loss * loss;
+    }
+    if (options.on_tokens) {
+      options.on_tokens(result.tokens, nll);
+    }
+    result.tokens += static_cast<std::int64_t>(nll.size());
+    if (options.on_progress) {
+      options.on_progress(result.tokens);
+    }
+  }
+  return result;
+}
+
+double unigram_nll(const TokenStream& stream, const std::vector<std::int64_t>& counts) {
+  std::vector<std::int64_t> seen(counts.size());
+  for (std::int64_t i = 0; i < stream.size(); ++i) {
+    ++seen.at(static_cast<std::size_t>(stream[i]));
+  }
+  auto total = static_cast<double>(counts.size());
+  for (const std::int64_t count : counts) {
+    total += static_cast<double>(count);
+  }
+  double sum = 0;
+  for (std::size_t token = 0; token < counts.size(); ++token) {
+    if (seen[token] > 0) {
+      sum -= static_cast<double>(seen[token]) *
+             std::log((static_cast<double>(counts[token]) + 1) / total);
+    }
+  }
+  return sum / static_cast<double>(stream.size());
+}
+
+}  // namespace transnormer

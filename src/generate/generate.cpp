@@ -1,0 +1,101 @@
+#include "generate/generate.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+void check_options(const TransNormer& model, std::int64_t inputs, const GenerateOptions& options) {
+  check(options.sampling);
+  if (options.max_tokens < 0) {
+    throw UserError("max-tokens must be at least 0");
+  }
+  // The last new token is never read.
+  const std::int64_t positions = inputs + std::max<std::int64_t>(options.max_tokens - 1, 0);
+  const std::int64_t table = model.size().max_positions;
+  if (model.config().position == PositionKind::learned && positions > table) {
+    throw UserError("the prompt and " + std::to_string(options.max_tokens) + " new tokens need " +
+                    std::to_string(positions) + " positions, but the model learned only " +
+                    std::to_string(table) + " (data.tokens_per_sample): shorten either");
+  }
+}
+
+// Brings the state up to date with `tokens`; [1, tokens, dim], after the last norm.
+at::Tensor read(TransNormer& model, std::span<const TokenId> tokens, const ForwardContext& context,
+                ModelState& state) {
+  at::Tensor ids = at::empty({1, static_cast<std::int64_t>(tokens.size())}, at::kLong);
+  std::copy(tokens.begin(), tokens.end(), ids.data_ptr<std::int64_t>());
+  return model.forward(ids.to(model.device()), context, &state);
+}
+
+at::Tensor read_prompt(TransNormer& model, std::span<const TokenId> inputs, std::size_t chunk,
+                       const ForwardContext& context, ModelState& state) {
+  while (inputs.size() > chunk) {
+    (void)read(model, inputs.first(chunk), context, state);
+    inputs = inputs.subspan(chunk);
+  }
+  return read(model, inputs, context, state);
+}
+
+// What may follow the last token read: fp32 [vocab_size], on the CPU.
+at::Tensor last_logits(const TransNormer& model, const at::Tensor& hidden,
+                       const ForwardContext& context) {
+  return model.logits(hidden.select(1, -1), context).flatten().to(at::kCPU).contiguous();
+}
+
+}  // namespace
+
+std::vector<TokenId> encode_prompt(std::string_view text, const Tokenizer& tokenizer,
+                                   LineEnd line_end) {
+  std::vector<TokenId> ids;
+  const std::optional<TokenId> end = tokenizer.end_id();
+  while (!text.empty()) {
+    const std::size_t newline = text.find('\n');
+    tokenizer.encode_line(text.substr(0, newline), ids);
+    if (newline == std::string_view::npos) {
+      break;
+    }
+    if (line_end == LineEnd::eos && end) {
+      ids.push_back(*end);
+    }
+    text.remove_prefix(newline + 1);
+  }
+  return ids;
+}
+
+std::vector<TokenId> generate(TransNormer& model, const std::vector<TokenId>& inputs,
+                              const GenerateOptions& options) {
+  check_options(model, static_cast<std::int64_t>(inputs.size()), options);
+  std::vector<TokenId> chosen;
+  if (options.max_tokens == 0) {
+    return chosen;
+  }
+  const at::NoGradGuard no_grad;
+  ForwardContext context;
+  context.compute = options.compute;
+  ModelState state = model.make_state(1);
+  const auto chunk = static_cast<std::size_t>(std::max<std::int64_t>(options.prompt_chunk, 1));
+  at::Tensor hidden = read_prompt(model, inputs, chunk, context, state);
+  for (std::int64_t i = 0; i < options.max_tokens; ++i) {
+    if (i > 0) {
+      hidden = read(model, {&chosen.back(), 1}, context, state);
+    }
+    const at::Tensor logits = last_logits(model, hidden, context);
+    chosen.push_back(
+        sample_token({logits.data_ptr<float>(), static_cast<std::size_t>(logits.size(0))},
+                     options.sampling, static_cast<std::uint64_t>(i)));
+    if (options.on_token && !options.on_token(chosen.back())) {
+      break;
+    }
+  }
+  return chosen;
+}
+
+}  // namespace transnormer

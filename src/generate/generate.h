@@ -1,0 +1,36 @@
+// Continues a text token by token, by the model's recurrent form: what a step costs and what is
+// kept do not grow with the text (except under softmax attention, which remembers all of it).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "generate/sampling.h"
+#include "model/transnormer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace transnormer {
+
+// The tokens of a prompt, line by line as in training: the end token follows each line that a '\n'
+// ends (where line ends are coded); what stands after the last '\n' is open and gets none.
+[[nodiscard]] std::vector<TokenId> encode_prompt(std::string_view text, const Tokenizer& tokenizer,
+                                                 LineEnd line_end);
+
+struct GenerateOptions {
+  std::int64_t max_tokens = 100;
+  SamplingOptions sampling;
+  at::ScalarType compute = at::kFloat;
+  std::int64_t prompt_chunk = 512;        // prompt tokens a pass; does not change the result
+  std::function<bool(TokenId)> on_token;  // called as each is chosen; false ends the text there
+};
+
+// The model reads `inputs` (the tokenizer's first input, then the prompt), the first at position 0,
+// then each token that it chose. Returns the new tokens. Throws UserError where options are out of
+// range or a learned position table is too short for inputs and new tokens together.
+std::vector<TokenId> generate(TransNormer& model, const std::vector<TokenId>& inputs,
+                              const GenerateOptions& options);
+
+}  // namespace transnormer
