@@ -1,0 +1,170 @@
+#include "generate/generate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::int64_t kVocab = 37;
+constexpr std::int64_t kTrainedLength = 16;
+
+std::shared_ptr<TransNormer> small_model(AttentionConfig early, AttentionConfig late,
+                                         PositionKind position = PositionKind::sinusoidal) {
+  ModelConfig config;
+  config.variant = ModelVariant::custom;
+  config.layers = 3;
+  config.dim = 16;
+  config.heads = 2;
+  config.early = early;
+  config.late = late;
+  config.position = position;
+  auto model = std::make_shared<TransNormer>(config, ModelSize{kVocab, kTrainedLength}, at::kCPU);
+  initialize(*model, 5);
+  return model;
+}
+
+std::vector<std::shared_ptr<TransNormer>> models() {
+  return {
+      small_model(DiagAttentionConfig{.block = 8}, NormAttentionConfig{}),
+      small_model(
+          DiagAttentionConfig{.score = ScoreKind::relu, .block = 8, .output_norm = NormKind::srms},
+          NormAttentionConfig{.kernel = FeatureMap::elu}),
+      small_model(SoftmaxAttentionConfig{}, SoftmaxAttentionConfig{}),
+  };
+}
+
+const std::vector<TokenId> kInputs{2, 9, 4, 31, 7, 7, 20, 11, 3, 15, 30};
+
+// Row t: what may follow the first t + 1 tokens, by one pass over all of them.
+at::Tensor parallel_logits(TransNormer& model, const std::vector<TokenId>& tokens) {
+  const at::NoGradGuard no_grad;
+  const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
+  return model.logits(model.forward(torch::tensor(ids).unsqueeze(0), {}), {})[0];
+}
+
+TEST(Generate, GreedyTokensAreTheMostLikelyOfTheParallelForm) {
+  for (const auto& model : models()) {
+    GenerateOptions options{.max_tokens = 60};
+    options.sampling.temperature = 0;
+    std::vector<TokenId> tokens = kInputs;
+    const std::vector<TokenId> chosen = generate(*model, kInputs, options);
+    ASSERT_EQ(chosen.size(), 60U);
+    tokens.insert(tokens.end(), chosen.begin(), chosen.end());
+    const at::Tensor logits = parallel_logits(*model, tokens);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const at::Tensor row = logits[static_cast<std::int64_t>(kInputs.size() + i) - 1];
+      ASSERT_GE(row[chosen[i]].item<float>(), row.max().item<float>() - 1e-5F) << "token " << i;
+    }
+  }
+}
+
+TEST(Generate, SampledTokensAreThoseOfTheParallelForm) {
+  for (const auto& model : models()) {
+    GenerateOptions options{.max_tokens = 40};
+    options.sampling = {.temperature = 1.5, .top_k = 20, .seed = 11};
+    std::vector<TokenId> tokens = kInputs;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const at::Tensor row = parallel_logits(*model, tokens)[-1].contiguous();
+      tokens.push_back(sample_token({row.data_ptr<float>(), kVocab}, options.sampling, i));
+    }
+    const std::vector<TokenId> expected(tokens.begin() + std::ssize(kInputs), tokens.end());
+    EXPECT_EQ(generate(*model, kInputs, options), expected);
+  }
+}
+
+TEST(Generate, IsTheSameHoweverThePromptIsCut) {
+  for (const auto& model : models()) {
+    GenerateOptions options{.max_tokens = 30};
+    const std::vector<TokenId> whole = generate(*model, kInputs, options);
+    for (const std::int64_t chunk : {1, 3, 8, 10}) {
+      options.prompt_chunk = chunk;
+      EXPECT_EQ(generate(*model, kInputs, options), whole) << "chunks of " << chunk;
+    }
+  }
+}
+
+TEST(Generate, FollowsTheSeed) {
+  const auto model = models().front();
+  GenerateOptions options{.max_tokens = 30};
+  const std::vector<TokenId> first = generate(*model, kInputs, options);
+  EXPECT_EQ(generate(*model, kInputs, options), first);
+  options.sampling.seed = 2;
+  EXPECT_NE(generate(*model, kInputs, options), first);
+}
+
+TEST(Generate, TellsEachTokenAtOnceAndEndsWhenTold) {
+  const auto model = models().front();
+  std::vector<TokenId> told;
+  GenerateOptions options{.max_tokens = 30};
+  options.on_token = [&told](TokenId id) {
+    told.push_back(id);
+    return told.size() < 4;
+  };
+  const std::vector<TokenId> chosen = generate(*model, kInputs, options);
+  EXPECT_EQ(chosen.size(), 4U);
+  EXPECT_EQ(told, chosen);
+}
+
+TEST(Generate, MakesNothingWhenAskedForNothing) {
+  EXPECT_THAT(generate(*models().front(), kInputs, {.max_tokens = 0}), IsEmpty());
+}
+
+TEST(Generate, KeepsNoMoreAfterManyTokens) {
+  const auto model = models().front();
+  ModelState state = model->make_state(1);
+  const at::NoGradGuard no_grad;
+  const auto most_over = [&](int steps) {
+    std::int64_t most = 0;
+    for (int i = 0; i < steps; ++i) {
+      (void)model->forward(torch::tensor({{std::int64_t{i % kVocab}}}), {}, &state);
+      most = std::max(most, state.bytes());
+    }
+    return most;
+  };
+  const std::int64_t early = most_over(32);
+  EXPECT_GT(early, 0);
+  EXPECT_EQ(most_over(200), early);
+}
+
+TEST(Generate, RefusesALengthPastALearnedTable) {
+  const auto model =
+      small_model(DiagAttentionConfig{.block = 8}, NormAttentionConfig{}, PositionKind::learned);
+  const std::int64_t room = kTrainedLength - std::ssize(kInputs) + 1;
+  EXPECT_EQ(std::ssize(generate(*model, kInputs, {.max_tokens = room})), room);
+  EXPECT_THROW((void)generate(*model, kInputs, {.max_tokens = room + 1}), UserError);
+}
+
+class EncodePrompt : public testing::Test {
+ protected:
+  std::vector<TokenId> encode(std::string_view text, LineEnd line_end = LineEnd::eos) {
+    return encode_prompt(text, *tokenizer_, line_end);
+  }
+  // a 4, b 5; </s> 2, <unk> 3.
+  std::shared_ptr<const Tokenizer> tokenizer_ = parse_tokenizer("a 9\nb 8\n", "dictionary");
+};
+
+TEST_F(EncodePrompt, EndsEachLineButTheOpenOne) {
+  EXPECT_THAT(encode(""), IsEmpty());
+  EXPECT_THAT(encode("a b"), ElementsAre(4, 5));
+  EXPECT_THAT(encode("a b\n"), ElementsAre(4, 5, 2));
+  EXPECT_THAT(encode("a\n\nb c"), ElementsAre(4, 2, 2, 5, 3));
+}
+
+TEST_F(EncodePrompt, AddsNoEndWhereLineEndsAreNotCoded) {
+  EXPECT_THAT(encode("a\nb\n", LineEnd::none), ElementsAre(4, 5));
+}
+
+}  // namespace
+}  // namespace transnormer
