@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "config/config.h"
 
 namespace transnormer {
 
@@ -25,7 +28,8 @@ class StreamDecoder {
   [[nodiscard]] virtual std::string finish() = 0;
 };
 
-// Immutable once made, so any number of threads may encode at once.
+// Immutable once made, so any number of threads may encode at once. An id past size(), which a
+// model with more rows than the tokenizer has tokens may make, reads as the unknown token.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -56,11 +60,16 @@ class Tokenizer {
   [[nodiscard]] const std::string& digest() const;          // of serialized(), computed once
 
  private:
+  mutable std::once_flag digest_once_;
   mutable std::string digest_;
 };
 
-// Tells a sentencepiece model from a dictionary by content. `name` stands in messages. Throws
-// UserError for anything else.
+// What kind of tokenizer file these bytes hold, told by content; nothing where they are neither a
+// sentencepiece model nor text that could be a dictionary.
+[[nodiscard]] std::optional<TokenizerType> tokenizer_type(std::string_view bytes);
+
+// Reads a sentencepiece model or a dictionary. `name` stands in messages. Throws UserError for
+// anything else.
 [[nodiscard]] std::shared_ptr<const Tokenizer> parse_tokenizer(std::string bytes,
                                                                const std::string& name);
 [[nodiscard]] std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path);

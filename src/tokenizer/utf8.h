@@ -1,0 +1,45 @@
+// The rule by which bytes become characters: well-formed UTF-8 as Unicode has it (no overlong
+// forms, no surrogates, nothing past U+10FFFF).
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace transnormer {
+
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+struct Utf8Step {
+  enum class Kind { character, invalid, incomplete };
+  Kind kind;
+  std::size_t size;  // bytes of the character; 1 where invalid; all there are where incomplete
+};
+
+// Looks at the start of a text that is not empty. Incomplete: well-formed so far, but cut.
+[[nodiscard]] constexpr Utf8Step utf8_step(std::string_view bytes) {
+  using enum Utf8Step::Kind;
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned lead = at(0);
+  if (lead < 0x80) {
+    return {character, 1};
+  }
+  if (lead < 0xC2 || lead > 0xF4) {
+    return {invalid, 1};
+  }
+  const std::size_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  for (std::size_t i = 1; i < size; ++i) {
+    if (i == bytes.size()) {
+      return {incomplete, i};
+    }
+    // The first byte after the lead is bounded more narrowly by some leads.
+    const bool second = i == 1;
+    const unsigned low = second && lead == 0xE0 ? 0xA0 : second && lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned high = second && lead == 0xED ? 0x9F : second && lead == 0xF4 ? 0x8F : 0xBF;
+    if (at(i) < low || at(i) > high) {
+      return {invalid, 1};
+    }
+  }
+  return {character, size};
+}
+
+}  // namespace transnormer

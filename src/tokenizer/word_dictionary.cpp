@@ -1,0 +1,95 @@
+#include "tokenizer/word_dictionary.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "tokenizer/word_tokenizer.h"
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+bool is_special_word(std::string_view word) {
+  constexpr std::array<std::string_view, 4> kWords{"<s>", "<pad>", "</s>", "<unk>"};
+  return std::ranges::find(kWords, word) != kWords.end();
+}
+
+// Numbers of the words that are kept, in the dictionary's order.
+std::vector<std::int32_t> kept_words(const WordCounts& counts, const TokenizerConfig& config) {
+  std::vector<std::int32_t> kept;
+  for (std::int32_t number = 0; number < counts.words().size(); ++number) {
+    if (counts.count(number) >= config.min_count && !is_special_word(counts.words().word(number))) {
+      kept.push_back(number);
+    }
+  }
+  std::ranges::sort(kept, [&](std::int32_t a, std::int32_t b) {
+    return counts.count(a) != counts.count(b) ? counts.count(a) > counts.count(b)
+                                              : counts.words().word(a) < counts.words().word(b);
+  });
+  const auto most = static_cast<std::size_t>(config.vocab_size - WordTokenizer::kSpecials);
+  if (config.vocab_size > 0 && kept.size() > most) {
+    kept.resize(most);
+  }
+  return kept;
+}
+
+// fairseq's name for an unused entry.
+std::string unused_word(int number) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "madeupword%04d", number);
+  return name.data();
+}
+
+}  // namespace
+
+void WordCounts::add_text(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    for_each_word(line, [this](std::string_view word) { add(word, 1); });
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+}
+
+void WordCounts::merge(const WordCounts& other) {
+  for (std::int32_t number = 0; number < other.words_.size(); ++number) {
+    add(other.words_.word(number), other.count(number));
+  }
+}
+
+void WordCounts::add(std::string_view word, std::int64_t times) {
+  const auto number = static_cast<std::size_t>(words_.insert(word));
+  if (number == counts_.size()) {
+    counts_.push_back(0);
+  }
+  counts_[number] += times;
+}
+
+std::string make_dictionary(const WordCounts& counts, const TokenizerConfig& config) {
+  if (config.vocab_size > 0 && config.vocab_size <= WordTokenizer::kSpecials) {
+    throw UserError("tokenizer.vocab_size: " + std::to_string(config.vocab_size) +
+                    " leaves no room for words; the 4 specials are included, so at least 5");
+  }
+  const std::vector<std::int32_t> kept = kept_words(counts, config);
+  if (kept.empty()) {
+    throw UserError("tokenizer.min_count: no word of the training text occurs " +
+                    std::to_string(config.min_count) + " times or more; lower it");
+  }
+  std::string dictionary;
+  for (const std::int32_t number : kept) {
+    dictionary.append(counts.words().word(number));
+    dictionary += ' ' + std::to_string(counts.count(number)) + '\n';
+  }
+  std::int64_t size = WordTokenizer::kSpecials + static_cast<std::int64_t>(kept.size());
+  for (int number = 0; size % config.pad_to_multiple != 0; ++number) {
+    const std::string word = unused_word(number);
+    // A word of the text keeps its meaning, also one that was left out.
+    if (counts.words().find(word) < 0) {
+      dictionary += word + " 0\n";
+      ++size;
+    }
+  }
+  return dictionary;
+}
+
+}  // namespace transnormer

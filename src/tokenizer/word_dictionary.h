@@ -1,0 +1,39 @@
+// Makes dictionaries from counted words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "tokenizer/word_table.h"
+
+namespace transnormer {
+
+// Words with how often they came. Merged where several threads count.
+class WordCounts {
+ public:
+  // Counts the words of whole lines, separated by '\n'.
+  void add_text(std::string_view text);
+  void merge(const WordCounts& other);
+
+  [[nodiscard]] const WordTable& words() const { return words_; }
+  [[nodiscard]] std::int64_t count(std::int32_t number) const {
+    return counts_[static_cast<std::size_t>(number)];
+  }
+
+ private:
+  void add(std::string_view word, std::int64_t times);
+
+  WordTable words_;
+  std::vector<std::int64_t> counts_;
+};
+
+// The dictionary of the counted words, as WordTokenizer reads it: falling count, ties by bytes;
+// words under `min_count` left out; at most `vocab_size` entries, specials included (0: all); then
+// filled with unused entries up to a multiple of `pad_to_multiple`. Words spelled like specials are
+// those specials, so they are not listed. Throws UserError where no word is left.
+[[nodiscard]] std::string make_dictionary(const WordCounts& counts, const TokenizerConfig& config);
+
+}  // namespace transnormer

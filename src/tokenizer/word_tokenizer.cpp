@@ -1,0 +1,98 @@
+#include "tokenizer/word_tokenizer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+class WordDecoder final : public StreamDecoder {
+ public:
+  explicit WordDecoder(const WordTable& words) : words_(words) {}
+
+  std::string add(TokenId id) override {
+    if (id == WordTokenizer::kEnd) {
+      at_line_start_ = true;
+      return "\n";
+    }
+    std::string text = at_line_start_ ? "" : " ";
+    at_line_start_ = false;
+    return text.append(words_.word(id < words_.size() ? id : WordTokenizer::kUnknown));
+  }
+
+  std::string finish() override { return ""; }
+
+ private:
+  const WordTable& words_;
+  bool at_line_start_ = true;
+};
+
+// For messages: at most 40 bytes, what cannot be printed replaced.
+std::string shown(std::string_view line) {
+  std::string text(line.substr(0, 40));
+  std::ranges::replace_if(
+      text, [](unsigned char byte) { return byte < ' ' || byte == 127; }, '?');
+  return '"' + text + (line.size() > 40 ? "..\"" : "\"");
+}
+
+// The word of a "word count" line; empty where the line is something else.
+std::string_view word_of(std::string_view line) {
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos) {
+    return {};
+  }
+  const std::string_view digits = line.substr(space + 1);
+  std::uint64_t count = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+  const bool is_count = error == std::errc() && end == digits.data() + digits.size();
+  return is_count ? line.substr(0, space) : std::string_view();
+}
+
+}  // namespace
+
+WordTokenizer::WordTokenizer(std::string dictionary, const std::string& name)
+    : dictionary_(std::move(dictionary)),
+      words_(static_cast<std::size_t>(std::ranges::count(dictionary_, '\n') + 1 + kSpecials)) {
+  for (const char* special : {"<s>", "<pad>", "</s>", "<unk>"}) {
+    words_.insert(special);
+  }
+  std::string_view rest = dictionary_;
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const auto where = [&] { return name + ": line " + std::to_string(number) + ": "; };
+    const std::string_view word = word_of(line);
+    if (word.empty()) {
+      throw UserError(where() + "expected \"word count\", found " + shown(line));
+    }
+    const std::int32_t known = words_.size();
+    const std::int32_t id = words_.insert(word);
+    if (id < kSpecials) {
+      throw UserError(where() + shown(word) + " is a special, which a dictionary does not list");
+    }
+    if (id < known) {
+      throw UserError(where() + "the word " + shown(word) + " is already on line " +
+                      std::to_string(id - kSpecials + 1));
+    }
+  }
+}
+
+void WordTokenizer::encode_line(std::string_view line, std::vector<TokenId>& ids) const {
+  for_each_word(line, [&](std::string_view word) {
+    const std::int32_t id = words_.find(word);
+    ids.push_back(id < 0 ? kUnknown : id);
+  });
+}
+
+std::unique_ptr<StreamDecoder> WordTokenizer::stream_decoder() const {
+  return std::make_unique<WordDecoder>(words_);
+}
+
+std::string WordTokenizer::piece(TokenId id) const {
+  return std::string(words_.word(id < words_.size() ? id : kUnknown));
+}
+
+}  // namespace transnormer
