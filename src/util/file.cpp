@@ -15,7 +15,9 @@
 namespace transnormer {
 namespace {
 
-std::string reason() { return std::strerror(errno); }
+std::string reason() {
+  return std::strerror(errno);
+}
 
 // Writes all of it, going on after signals and short writes. Returns false with errno set.
 bool write_all(int descriptor, const char* data, std::size_t size) {
@@ -39,6 +41,14 @@ int open_for_lock(const std::filesystem::path& path) {
     throw WriteError(path.string() + ": cannot be opened for locking: " + reason());
   }
   return descriptor;
+}
+
+// Devices and pipes (/dev/stdout, /dev/full): written in place, never replaced or removed.
+bool is_special(const std::filesystem::path& path) {
+  std::error_code none;
+  const auto status = std::filesystem::status(path, none);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
 }
 
 }  // namespace
@@ -80,6 +90,10 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
+  if (is_special(path)) {
+    write_file(path, bytes);
+    return;
+  }
   const std::filesystem::path temporary = path.string() + ".tmp." + std::to_string(::getpid());
   write_file(temporary, bytes);
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -136,7 +150,7 @@ FileWriter::~FileWriter() {
   if (descriptor_ >= 0) {
     ::close(descriptor_);
   }
-  if (!finished_) {
+  if (!finished_ && !is_special(path_)) {
     ::unlink(path_.c_str());
   }
 }
@@ -164,7 +178,7 @@ void FileWriter::write_at(std::size_t offset, const void* data, std::size_t size
 }
 
 void FileWriter::finish() {
-  const bool flushed = ::fsync(descriptor_) == 0;
+  const bool flushed = ::fsync(descriptor_) == 0 || errno == EINVAL;  // devices cannot be flushed
   const std::string why = flushed ? "" : reason();
   const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
   if (!flushed || !closed) {
