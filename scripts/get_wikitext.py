@@ -131,9 +131,9 @@ def get(archive, corpus, out):
         if archive is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             archive = pathlib.Path(folder) / corpus.url.rsplit("/", 1)[1]
-            print(f"Fetching {corpus.url}")
+            print(f"Fetching {corpus.url}", flush=True)
             download(corpus.url, archive)
-        print(f"Checking and unpacking {archive}")
+        print(f"Checking and unpacking {archive}", flush=True)
         unpack(archive, corpus, out)
     for name, text in corpus.texts.items():
         print(f"  {out / name}: {text.tokens:,} tokens")

@@ -15,7 +15,9 @@ import sys
 
 def wanted(path, without):
     """(name, version or None) of each line of a requirements file."""
-    for line in open(path):
+    with open(path) as file:
+        lines = file.read().splitlines()
+    for line in lines:
         line = line.split("#")[0].strip()
         name, _, version = line.partition("==")
         if line and name not in without:
@@ -50,9 +52,10 @@ def canonical(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def state(requirements, without=()):
+def state(requirements, without=(), path=None):
+    """The word for the packages in the folders of `path`, which are this Python's own unless told."""
     installed = {}
-    for distribution in metadata.distributions():
+    for distribution in metadata.distributions(path=path or sys.path):
         if not is_whole(distribution):
             return "damaged"
         installed[canonical(distribution.metadata["Name"])] = distribution
