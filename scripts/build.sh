@@ -93,8 +93,8 @@ make_venv() {
   fi
   if [[ $state != lacking ]]; then
     if [[ -e .venv || -L .venv ]]; then
-      say "Python environment .venv: $([[ $state == damaged ]] && echo half made || echo does not run), starting over"
-      rm -rf .venv
+      say "Python environment .venv: $([[ $state == damaged ]] && echo half made || echo cannot be run), starting over"
+      rm -rf .venv 2>/dev/null || fail "no permission to remove $PWD/.venv"
     fi
     python=$(usable_python) ||
       fail "no Python 3.10 or later with venv and ensurepip (Debian's package is python3-venv)"
