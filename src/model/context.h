@@ -12,7 +12,12 @@
 namespace transnormer {
 
 // Where dropout happens inside a layer; the numbers are part of the random keys.
-enum class DropoutSite : std::int64_t { embedding = 0, attention = 1, ffn = 2, attention_weights = 3 };
+enum class DropoutSite : std::int64_t {
+  embedding = 0,
+  attention = 1,
+  ffn = 2,
+  attention_weights = 3
+};
 
 struct ForwardContext {
   at::ScalarType compute = at::kFloat;  // type of the matrix products
@@ -20,8 +25,8 @@ struct ForwardContext {
   bool activation_checkpointing = false;
   std::uint64_t seed = 0;
   std::int64_t update = 0;
-  std::int64_t first_sample = 0;        // global number of the batch's first row
-  std::int64_t first_position = 0;      // of the batch's first token; set by the model from the state
+  std::int64_t first_sample = 0;    // global number of the batch's first row
+  std::int64_t first_position = 0;  // of the batch's first token; set by the model from the state
 
   [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {
     return {seed, update, layer, static_cast<std::int64_t>(site), first_sample};

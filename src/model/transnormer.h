@@ -12,10 +12,14 @@
 
 #include "config/config.h"
 #include "model/context.h"
+#include "model/position.h"
 
 namespace transnormer {
 
+class Attention;
 class Layer;
+class Norm;
+class Table;
 
 // What a model needs to know beside its own config.
 struct ModelSize {
@@ -26,13 +30,14 @@ struct ModelSize {
 class TransNormer : public torch::nn::Module {
  public:
   // Parameters are fp32 and uninitialised; on at::kMeta they take no memory. Throws UserError where
-  // parts do not fit together.
+  // parts do not fit together, or the device has not the memory for the weights.
   TransNormer(const ModelConfig& config, const ModelSize& size, at::Device device);
   ~TransNormer() override;
 
   // tokens: [batch, time], int64. Result: [batch, time, dim], after the last norm, in the type of
   // context.compute. With a state the call goes on from what the state has seen and updates it:
-  // whole sequences, chunks of a prompt and single steps are the same call.
+  // whole sequences, chunks of a prompt and single steps are the same call; it makes no gradients.
+  // Throws UserError for a position past a learned table.
   [[nodiscard]] at::Tensor forward(const at::Tensor& tokens, const ForwardContext& context,
                                    ModelState* state = nullptr);
 
@@ -44,17 +49,27 @@ class TransNormer : public torch::nn::Module {
 
   [[nodiscard]] ModelState make_state(std::int64_t batch) const;
 
+  // The attention of each layer, in order.
+  [[nodiscard]] std::vector<const Attention*> attentions() const;
+
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const ModelSize& size() const { return size_; }
   [[nodiscard]] at::Device device() const;
 
  private:
+  // The residual stream before the first layer, fp32.
+  [[nodiscard]] at::Tensor embed(const at::Tensor& tokens, const ForwardContext& context);
+  [[nodiscard]] at::Tensor positions(std::int64_t first, std::int64_t count);
+
   ModelConfig config_;
   ModelSize size_;
-  at::Tensor embedding_;
-  at::Tensor position_table_;
-  at::Tensor output_;
+  SinusoidalPositions sinusoid_;
+  std::shared_ptr<Table> embedding_;
+  std::shared_ptr<Table> position_table_;  // null unless learned
+  std::shared_ptr<Norm> embed_norm_;       // null unless post-norm
   std::vector<std::shared_ptr<Layer>> layers_;
+  std::shared_ptr<Norm> final_norm_;  // null unless pre-norm
+  std::shared_ptr<Table> output_;     // null where tied
 };
 
 struct NamedTensor {

@@ -1,0 +1,93 @@
+// DiagAttention: ordinary attention inside non-overlapping blocks.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/attention/key_value_cache.h"
+#include "model/attention/registry.h"
+#include "ops/block_attention.h"
+
+namespace transnormer {
+namespace {
+
+class DiagAttention : public ProjectedAttention {
+ public:
+  DiagAttention(const DiagAttentionConfig& config, const AttentionSettings& settings)
+      : ProjectedAttention(settings, 1, config.output_norm),
+        config_(config),
+        scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))) {}
+
+  // The keys and values of the block that is being filled.
+  [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t) const override {
+    return std::make_unique<KeyValueCache>(config_.block);
+  }
+
+  [[nodiscard]] double flops_per_token(std::int64_t length) const override {
+    const auto seen = static_cast<double>(std::min(config_.block, length) + 1) / 2;
+    return 4 * static_cast<double>(settings().dim) * seen;
+  }
+
+ protected:
+  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const ForwardContext& context, AttentionState* state) override {
+    const at::Tensor encoded_q = encode(q, context, config_.block);
+    const at::Tensor encoded_k = encode(k, context, config_.block);
+    if (state == nullptr) {
+      return whole_blocks(encoded_q, encoded_k, v, context);
+    }
+    return go_on(encoded_q, encoded_k, v, context, static_cast<KeyValueCache&>(*state));
+  }
+
+ private:
+  // From a block's start on.
+  [[nodiscard]] at::Tensor whole_blocks(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, const ForwardContext& context) const {
+    return ops::block_attention(
+        q, k, v,
+        {.score = config_.score,
+         .block = config_.block,
+         .scale = scale_,
+         .dropout = context.training ? settings().dropout : 0,
+         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights)});
+  }
+
+  // First the rest of the block that the cache holds, then what starts new blocks.
+  [[nodiscard]] at::Tensor go_on(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const ForwardContext& context, KeyValueCache& cache) const {
+    const std::int64_t time = q.size(1);
+    const std::int64_t rest = cache.size() == 0 ? 0 : std::min(time, config_.block - cache.size());
+    at::Tensor finished;
+    if (rest > 0) {
+      cache.append(k.narrow(1, 0, rest), v.narrow(1, 0, rest));
+      finished = ops::attention_step(q.narrow(1, 0, rest), cache.keys(), cache.values(),
+                                     config_.score, scale_);
+      if (cache.size() == config_.block) {
+        cache.clear();
+      }
+      if (rest == time) {
+        return finished;
+      }
+    }
+    const std::int64_t fresh = time - rest;
+    const at::Tensor started = whole_blocks(q.narrow(1, rest, fresh), k.narrow(1, rest, fresh),
+                                            v.narrow(1, rest, fresh), context);
+    const std::int64_t left = fresh % config_.block;
+    if (left > 0) {
+      cache.append(k.narrow(1, time - left, left), v.narrow(1, time - left, left));
+    }
+    return finished.defined() ? at::cat({finished, started}, 1) : started;
+  }
+
+  DiagAttentionConfig config_;
+  double scale_;
+};
+
+}  // namespace
+
+std::shared_ptr<Attention> make_attention(const DiagAttentionConfig& config,
+                                          const AttentionSettings& settings) {
+  return std::make_shared<DiagAttention>(config, settings);
+}
+
+}  // namespace transnormer

@@ -1,0 +1,28 @@
+#include "model/attention/lrpe.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/lrpe.h"
+
+namespace transnormer {
+
+Lrpe::Lrpe(std::int64_t head_dim, at::Device device)
+    : theta_(register_parameter("theta", at::empty({head_dim / 2}, at::device(device)))),
+      reflect_(register_buffer("reflect", at::empty({head_dim}, at::device(device)))) {}
+
+at::Tensor Lrpe::forward(const at::Tensor& x, std::int64_t first_position,
+                         std::int64_t period) const {
+  return ops::lrpe(x, theta_, reflect_, first_position, period);
+}
+
+void Lrpe::initialize(const Initializer& initializer, const std::string& prefix) {
+  at::NoGradGuard no_grad;
+  const auto head_dim = static_cast<double>(reflect_.size(0));
+  const at::Tensor exponents = at::arange(theta_.size(0), at::kDouble) * (-2 / head_dim);
+  theta_.copy_(at::pow(10000.0, exponents));
+  initializer.normal(reflect_, prefix + "reflect", 1);
+  const at::Tensor direction = reflect_.to(at::kDouble);
+  reflect_.copy_(direction / direction.norm());
+}
+
+}  // namespace transnormer

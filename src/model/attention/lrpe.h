@@ -1,0 +1,29 @@
+// The learned angles and the frozen reflection of one attention's LRPE, shared by its heads.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <string>
+
+#include "model/initializer.h"
+
+namespace transnormer {
+
+// `theta` [head_dim / 2], learned, from 10000^(-2i / head_dim); `reflect` [head_dim], a random unit
+// vector that stays, a buffer.
+class Lrpe : public torch::nn::Module, public Initializable {
+ public:
+  Lrpe(std::int64_t head_dim, at::Device device);
+
+  // See ops::lrpe.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, std::int64_t first_position,
+                                   std::int64_t period) const;
+  void initialize(const Initializer& initializer, const std::string& prefix) override;
+
+ private:
+  at::Tensor theta_;
+  at::Tensor reflect_;
+};
+
+}  // namespace transnormer

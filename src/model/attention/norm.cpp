@@ -1,0 +1,63 @@
+// NormAttention: linear attention without a denominator, its output normalised.
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "model/attention/registry.h"
+#include "ops/activation.h"
+#include "ops/causal_linear_attention.h"
+
+namespace transnormer {
+namespace {
+
+// The sum of k v^T so far, [batch, heads, head_dim, head_dim] in fp32: its size does not depend on
+// the number of tokens, and sums over long sequences keep their bits.
+struct LinearState : AttentionState {
+  explicit LinearState(at::Tensor zeros) : sum(std::move(zeros)) {}
+  [[nodiscard]] std::int64_t bytes() const override {
+    return static_cast<std::int64_t>(sum.nbytes());
+  }
+  at::Tensor sum;
+};
+
+class NormAttention : public ProjectedAttention {
+ public:
+  NormAttention(const NormAttentionConfig& config, const AttentionSettings& settings)
+      : ProjectedAttention(settings, std::sqrt(0.5), config.output_norm), config_(config) {}
+
+  [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override {
+    const std::int64_t width = settings().head_dim();
+    return std::make_unique<LinearState>(
+        at::zeros({batch, settings().heads, width, width}, at::device(settings().device)));
+  }
+
+  // The state's update and its reading; how the chunks are cut is not counted.
+  [[nodiscard]] double flops_per_token(std::int64_t) const override {
+    return 4 * static_cast<double>(settings().dim * settings().head_dim());
+  }
+
+ protected:
+  // LRPE comes after phi, so scores may be negative even where phi is not.
+  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const ForwardContext& context, AttentionState* state) override {
+    const at::Tensor encoded_q = encode(ops::feature_map(q, config_.kernel), context);
+    const at::Tensor encoded_k = encode(ops::feature_map(k, config_.kernel), context);
+    if (state == nullptr) {
+      return ops::causal_linear_attention(encoded_q, encoded_k, v);
+    }
+    return ops::causal_linear_attention_step(encoded_q, encoded_k, v,
+                                             static_cast<LinearState&>(*state).sum);
+  }
+
+ private:
+  NormAttentionConfig config_;
+};
+
+}  // namespace
+
+std::shared_ptr<Attention> make_attention(const NormAttentionConfig& config,
+                                          const AttentionSettings& settings) {
+  return std::make_shared<NormAttention>(config, settings);
+}
+
+}  // namespace transnormer

@@ -1,0 +1,59 @@
+// Scaled dot-product attention over the whole sequence. Vaswani et al. 2017.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "model/attention/key_value_cache.h"
+#include "model/attention/registry.h"
+#include "ops/block_attention.h"
+
+namespace transnormer {
+namespace {
+
+class SoftmaxAttention : public ProjectedAttention {
+ public:
+  explicit SoftmaxAttention(const AttentionSettings& settings)
+      : ProjectedAttention(settings, std::sqrt(0.5), NormKind::none),
+        scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))) {}
+
+  // The keys and values of all tokens.
+  [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t) const override {
+    return std::make_unique<KeyValueCache>(std::numeric_limits<std::int64_t>::max());
+  }
+
+  [[nodiscard]] double flops_per_token(std::int64_t length) const override {
+    return 4 * static_cast<double>(settings().dim) * static_cast<double>(length + 1) / 2;
+  }
+
+ protected:
+  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const ForwardContext& context, AttentionState* state) override {
+    const at::Tensor encoded_q = encode(q, context);
+    const at::Tensor encoded_k = encode(k, context);
+    if (state == nullptr) {
+      return ops::block_attention(
+          encoded_q, encoded_k, v,
+          {.score = ScoreKind::softmax,
+           .block = 0,
+           .scale = scale_,
+           .dropout = context.training ? settings().dropout : 0,
+           .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights)});
+    }
+    auto& cache = static_cast<KeyValueCache&>(*state);
+    cache.append(encoded_k, v);
+    return ops::attention_step(encoded_q, cache.keys(), cache.values(), ScoreKind::softmax, scale_);
+  }
+
+ private:
+  double scale_;
+};
+
+}  // namespace
+
+std::shared_ptr<Attention> make_attention(const SoftmaxAttentionConfig&,
+                                          const AttentionSettings& settings) {
+  return std::make_shared<SoftmaxAttention>(settings);
+}
+
+}  // namespace transnormer

@@ -1,0 +1,46 @@
+// The memory that a model takes, from its config alone.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "config/config.h"
+#include "model/transnormer.h"
+
+namespace transnormer {
+
+// Numbers in all parameters, to within the gains and frozen vectors of attentions; in double, so
+// that absurd sizes do not wrap around.
+[[nodiscard]] double estimate_parameters(const ModelConfig& config, const ModelSize& size);
+
+// Bytes of training. Activations are what the backward pass keeps of one micro-batch, to some 30 %.
+struct MemoryEstimate {
+  double weights = 0;
+  double gradients = 0;
+  double optimizer = 0;  // two moments
+  double activations = 0;
+  [[nodiscard]] double total() const { return weights + gradients + optimizer + activations; }
+};
+
+struct PassShape {
+  std::int64_t sequences = 1;  // of a micro-batch
+  std::int64_t length = 1;     // tokens a sequence
+  at::ScalarType compute = at::kFloat;
+  bool activation_checkpointing = false;
+};
+
+[[nodiscard]] MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
+                                             const PassShape& pass);
+
+// Memory of the device in all: the machine's for the CPU.
+[[nodiscard]] double device_memory_bytes(at::Device device);
+
+// Throw UserError, with the memory that it would take, where the device has less: for the weights
+// alone (reading a checkpoint), or for weights, gradients and optimizer.
+void require_memory_for_weights(const ModelConfig& config, const ModelSize& size,
+                                at::Device device);
+void require_memory_for_training(const ModelConfig& config, const ModelSize& size,
+                                 at::Device device);
+
+}  // namespace transnormer

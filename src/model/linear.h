@@ -1,0 +1,49 @@
+// An affine map with an initialisation of its own.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "model/initializer.h"
+
+namespace transnormer {
+
+// How a Linear starts. Without a gain the weight is uniform within +-1/sqrt(in), as LibTorch's
+// Linear; with one it is Xavier uniform, +-gain * sqrt(6 / (in + out)).
+struct LinearStart {
+  std::optional<double> xavier_gain;
+  bool zero_bias = false;  // else uniform within +-1/sqrt(in)
+};
+
+// y = x W^T + b; `weight` [out, in], `bias` [out], fp32.
+class Linear : public torch::nn::Module, public Initializable {
+ public:
+  Linear(std::int64_t in, std::int64_t out, LinearStart start, at::Device device);
+
+  // x: [.., in] -> [.., out] in the type `compute`.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType compute) const;
+  void initialize(const Initializer& initializer, const std::string& prefix) override;
+
+ private:
+  LinearStart start_;
+  at::Tensor weight_;
+  at::Tensor bias_;
+};
+
+// A table of rows ("weight", [rows, dim]), normal with standard deviation dim^-1/2: the embedding,
+// learned positions, an output layer of its own.
+class Table : public torch::nn::Module, public Initializable {
+ public:
+  Table(std::int64_t rows, std::int64_t dim, at::Device device);
+
+  [[nodiscard]] const at::Tensor& weight() const { return weight_; }
+  void initialize(const Initializer& initializer, const std::string& prefix) override;
+
+ private:
+  at::Tensor weight_;
+};
+
+}  // namespace transnormer

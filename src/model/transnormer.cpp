@@ -1,0 +1,163 @@
+#include "model/transnormer.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "model/attention/attention.h"
+#include "model/footprint.h"
+#include "model/layer.h"
+#include "model/linear.h"
+#include "model/norm.h"
+#include "ops/dropout.h"
+#include "ops/linear.h"
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+// The embedding's place in the random keys.
+constexpr std::int64_t kBeforeLayers = -1;
+
+void require_that_parts_fit(const ModelConfig& config, const ModelSize& size) {
+  std::vector<std::string> faults;
+  const auto require = [&faults](bool holds, const std::string& fault) {
+    if (!holds) {
+      faults.push_back(fault);
+    }
+  };
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  require(size.vocab_size >= 1,
+          "model.vocab_size: expected at least 1, got " + number(size.vocab_size));
+  require(config.layers >= 1, "model.layers: expected at least 1, got " + number(config.layers));
+  require(config.heads >= 1 && config.dim >= 1 && config.dim % config.heads == 0,
+          "model.heads: expected a divisor of model.dim (" + number(config.dim) + "), got " +
+              number(config.heads));
+  require(config.early_layers >= -1 && config.early_layers <= config.layers,
+          "model.early_layers: expected -1 to model.layers (" + number(config.layers) + "), got " +
+              number(config.early_layers));
+  if (faults.empty() && config.lrpe) {
+    require(config.head_dim() % 2 == 0,
+            "model.lrpe: expected an even head dimension (model.dim / model.heads), got " +
+                number(config.head_dim()));
+  }
+  if (config.position == PositionKind::learned) {
+    require(size.max_positions >= 1,
+            "data.tokens_per_sample: expected at least 1, got " + number(size.max_positions));
+  }
+  require(config.causal, "model.causal: expected true, since every attention here is causal");
+  if (!faults.empty()) {
+    throw UserError(faults);
+  }
+}
+
+std::shared_ptr<Norm> make_norm(const ModelConfig& config, at::Device device) {
+  return std::make_shared<Norm>(config.norm, config.dim, config.norm_eps, device);
+}
+
+}  // namespace
+
+TransNormer::TransNormer(const ModelConfig& config, const ModelSize& size, at::Device device)
+    : config_(config), size_(size), sinusoid_(config.dim) {
+  require_that_parts_fit(config, size);
+  require_memory_for_weights(config, size, device);
+  embedding_ =
+      register_module("embed", std::make_shared<Table>(size.vocab_size, config.dim, device));
+  if (config.position == PositionKind::learned) {
+    position_table_ = register_module(
+        "position", std::make_shared<Table>(size.max_positions, config.dim, device));
+  }
+  if (config.norm_placement == NormPlacement::post) {
+    embed_norm_ = register_module("embed_norm", make_norm(config, device));
+  }
+  const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
+  for (std::int64_t index = 0; index < config.layers; ++index) {
+    layers_.push_back(layers->register_module(std::to_string(index),
+                                              std::make_shared<Layer>(config, index, device)));
+  }
+  if (config.norm_placement == NormPlacement::pre) {
+    final_norm_ = register_module("final_norm", make_norm(config, device));
+  }
+  if (!config.tie_embeddings) {
+    output_ =
+        register_module("output", std::make_shared<Table>(size.vocab_size, config.dim, device));
+  }
+}
+
+TransNormer::~TransNormer() = default;
+
+at::Tensor TransNormer::positions(std::int64_t first, std::int64_t count) {
+  if (config_.position == PositionKind::sinusoidal) {
+    return sinusoid_.rows(first, count, device());
+  }
+  const std::int64_t rows = size_.max_positions;
+  if (first + count > rows) {
+    throw UserError("model.position: the learned table has " + std::to_string(rows) +
+                    " positions (data.tokens_per_sample in training), " +
+                    std::to_string(first + count) + " are needed");
+  }
+  return position_table_->weight().narrow(0, first, count);
+}
+
+at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& context) {
+  at::Tensor x =
+      at::embedding(embedding_->weight(), tokens).mul_(std::sqrt(static_cast<double>(config_.dim)));
+  if (config_.position != PositionKind::none) {
+    x.add_(positions(context.first_position, tokens.size(1)));
+  }
+  if (embed_norm_) {
+    x = embed_norm_->forward(x, at::kFloat);
+  }
+  return ops::dropout(x, context.training ? config_.dropout : 0,
+                      context.dropout_key(kBeforeLayers, DropoutSite::embedding));
+}
+
+at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& context,
+                                ModelState* state) {
+  const bool with_gradients = at::GradMode::is_enabled() && state == nullptr;
+  at::AutoGradMode grad_mode(with_gradients);
+  ForwardContext here = context;
+  here.first_position = state == nullptr ? 0 : state->position;
+  at::Tensor x = embed(tokens, here);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (with_gradients && context.activation_checkpointing) {
+      x = layers_[i]->forward_recomputed(x, here);
+    } else {
+      x = layers_[i]->forward(x, here, state == nullptr ? nullptr : state->layers[i].get());
+    }
+  }
+  if (state != nullptr) {
+    state->position += tokens.size(1);
+  }
+  return final_norm_ ? final_norm_->forward(x, context.compute) : x.to(context.compute);
+}
+
+at::Tensor TransNormer::logits(const at::Tensor& hidden, const ForwardContext& context) const {
+  return ops::linear(hidden, output_weight(), {}, context.compute).to(at::kFloat);
+}
+
+const at::Tensor& TransNormer::output_weight() const {
+  return output_ ? output_->weight() : embedding_->weight();
+}
+
+ModelState TransNormer::make_state(std::int64_t batch) const {
+  ModelState state;
+  for (const auto& layer : layers_) {
+    state.layers.push_back(layer->attention().make_state(batch));
+  }
+  return state;
+}
+
+std::vector<const Attention*> TransNormer::attentions() const {
+  std::vector<const Attention*> result;
+  for (const auto& layer : layers_) {
+    result.push_back(&layer->attention());
+  }
+  return result;
+}
+
+at::Device TransNormer::device() const {
+  return embedding_->weight().device();
+}
+
+}  // namespace transnormer
