@@ -14,28 +14,38 @@ namespace transnormer {
 
 // Decoupled decay (p -= lr * wd * p), eps added after bias correction, as in PyTorch; one fused
 // kernel over all parameters. Loshchilov and Hutter 2019.
+//
+// Owns the gradients' memory: every parameter has a gradient from construction on, zero until a
+// backward pass adds to it, so that a parameter that the loss does not reach decays like the others
+// and the first update after a resume is like any other.
 class AdamW {
  public:
-  AdamW(std::vector<NamedTensor> parameters, const OptimizerConfig& config);
+  // Tensors that are not trainable are left out.
+  AdamW(const std::vector<NamedTensor>& parameters, const OptimizerConfig& config);
 
   // Applies the parameters' gradients at this learning rate.
   void step(double lr);
-  // Forgets the gradients but keeps their memory.
+  // Sets the gradients to zero and keeps their memory.
   void zero_gradients();
 
   // "NAME.exp_avg" and "NAME.exp_avg_sq", in the parameters' order; loading copies into them.
   [[nodiscard]] std::vector<NamedTensor> named_state() const;
-  [[nodiscard]] std::int64_t updates() const { return updates_; }  // applied so far (bias correction)
-  void set_updates(std::int64_t updates);
+  [[nodiscard]] std::int64_t updates() const {
+    return updates_;
+  }  // applied so far (bias correction)
+  void set_updates(std::int64_t updates) { updates_ = updates; }
 
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  // The parameters' gradients, in their order; they share the parameters' own.
+  [[nodiscard]] std::vector<at::Tensor> gradients() const;
 
  private:
   std::vector<NamedTensor> parameters_;
   OptimizerConfig config_;
+  std::vector<at::Tensor> values_;  // the parameters again, as the kernel takes them
   std::vector<at::Tensor> exp_avg_;
   std::vector<at::Tensor> exp_avg_sq_;
-  std::vector<at::Tensor> steps_;
+  std::vector<at::Tensor> steps_;  // one counter, shared by all
   std::int64_t updates_ = 0;
 };
 

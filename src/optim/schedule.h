@@ -9,12 +9,13 @@ namespace transnormer {
 
 // The rate of the update that follows `done` finished ones (the first is done = 0). Warm-up rises
 // linearly from warmup_init_lr to the peak over warmup_steps; then, with s = done:
-//   inverse_sqrt  peak * sqrt(max(warmup, 1) / s)
+//   inverse_sqrt  peak * sqrt(max(warmup, 1) / max(s, 1))
 //   cosine        min_lr + (peak - min_lr) * (1 + cos(pi * x)) / 2
 //   linear        min_lr + (peak - min_lr) * (1 - x)
 //   polynomial    min_lr + (peak - min_lr) * (1 - x)^power
 //   constant      peak
-// where x = (s - warmup) / (total - warmup), kept in [0, 1]; never below min_lr after the warm-up.
+// where x = (s - warmup) / (total - warmup), kept in [0, 1] (1 where total <= warmup);
+// never below min_lr after the warm-up.
 [[nodiscard]] double learning_rate(const ScheduleConfig& schedule, double peak, std::int64_t done,
                                    std::int64_t total);
 
