@@ -7,6 +7,8 @@
 namespace transnormer {
 namespace {
 
+constexpr double kEndless = 1e12;  // seconds; more tells nobody anything
+
 template <typename... Values>
 std::string print(const char* format, Values... values) {
   std::array<char, 64> buffer{};
@@ -26,10 +28,11 @@ std::string format_count(std::int64_t count) {
   return digits;
 }
 
+// The limits of a unit lie where rounding would show the next one.
 std::string format_bytes(double bytes) {
   constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < kUnits.size()) {
+  while (bytes >= 1023.995 && unit + 1 < kUnits.size()) {
     bytes /= 1024;
     ++unit;
   }
@@ -39,7 +42,7 @@ std::string format_bytes(double bytes) {
 std::string format_short(double value) {
   constexpr std::array kUnits{"", "k", "M", "G", "T", "P"};
   std::size_t unit = 0;
-  while (std::abs(value) >= 1000 && unit + 1 < kUnits.size()) {
+  while (std::abs(value) >= 999.95 && unit + 1 < kUnits.size()) {
     value /= 1000;
     ++unit;
   }
@@ -47,10 +50,13 @@ std::string format_short(double value) {
 }
 
 std::string format_duration(double seconds) {
-  if (seconds < 60) {
+  if (!(seconds < kEndless)) {
+    return "?";
+  }
+  if (seconds < 59.95) {
     return print("%.1fs", seconds);
   }
-  const auto whole = static_cast<long long>(seconds);
+  const auto whole = std::llround(seconds);
   if (whole < 3600) {
     return print("%lldm%02llds", whole / 60, whole % 60);
   }
@@ -60,6 +66,8 @@ std::string format_duration(double seconds) {
   return print("%lldd%02lldh", whole / 86400, whole / 3600 % 24);
 }
 
-std::string format_fixed(double value, int digits) { return print("%.*f", digits, value); }
+std::string format_fixed(double value, int digits) {
+  return print("%.*f", digits, value);
+}
 
 }  // namespace transnormer

@@ -15,7 +15,7 @@ namespace transnormer {
 // 12345.6 -> "12.3k", 3.2e9 -> "3.2G".
 [[nodiscard]] std::string format_short(double value);
 
-// 3723 -> "1h02m", 65 -> "1m05s", 4.2 -> "4.2s".
+// 3723 -> "1h02m", 65 -> "1m05s", 4.2 -> "4.2s"; "?" for what is endless or no number.
 [[nodiscard]] std::string format_duration(double seconds);
 
 // `digits` after the point; "nan" and "inf" for what is not finite.

@@ -1,0 +1,46 @@
+#include "util/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+namespace transnormer {
+namespace {
+
+constexpr std::int64_t kMebibyte = 1 << 20;
+
+TEST(Memory, OfTheProcessIsLessThanTheMachines) {
+  EXPECT_GT(resident_memory_bytes(), kMebibyte);
+  EXPECT_GE(peak_memory_bytes(), resident_memory_bytes() - kMebibyte);
+  EXPECT_GT(machine_memory_bytes(), resident_memory_bytes());
+}
+
+TEST(Memory, PeakRemembersWhatWasGivenBack) {
+  const std::int64_t before = peak_memory_bytes();
+  {
+    const auto size = static_cast<std::size_t>(64 * kMebibyte);
+    const std::unique_ptr<char[]> block(new char[size]);
+    std::memset(block.get(), 1, size);
+    asm volatile("" : : "r"(block.get()) : "memory");  // the bytes are really written
+  }
+  EXPECT_GE(peak_memory_bytes(), before + 32 * kMebibyte);
+}
+
+TEST(Memory, PeakStartsAnewWhereTheKernelAllows) {
+  {
+    const auto size = static_cast<std::size_t>(64 * kMebibyte);
+    const std::unique_ptr<char[]> block(new char[size]);
+    std::memset(block.get(), 1, size);
+    asm volatile("" : : "r"(block.get()) : "memory");
+  }
+  const std::int64_t before = peak_memory_bytes();
+  reset_peak_memory();
+  if (peak_memory_bytes() == before) {
+    GTEST_SKIP() << "this kernel does not let the peak be reset";
+  }
+  EXPECT_LT(peak_memory_bytes(), before - 32 * kMebibyte);
+}
+
+}  // namespace
+}  // namespace transnormer
