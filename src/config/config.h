@@ -74,6 +74,7 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t resolved_ffn_dim() const {
     return ffn_dim > 0 ? ffn_dim : (ffn == FfnKind::glu ? 8 * dim / 3 : 4 * dim);
   }
+  bool operator==(const ModelConfig&) const = default;
 };
 
 enum class SampleBreak { none };
@@ -88,6 +89,7 @@ struct DataConfig {
   std::int64_t tokens_per_sample = 512;
   SampleBreak sample_break = SampleBreak::none;
   LineEnd line_end = LineEnd::eos;
+  bool operator==(const DataConfig&) const = default;
 };
 
 enum class TokenizerType { word, sentencepiece };
@@ -102,6 +104,7 @@ struct TokenizerConfig {
   SentencePieceModel model_type = SentencePieceModel::unigram;
   bool byte_fallback = true;
   std::int64_t sample_lines = 0;
+  bool operator==(const TokenizerConfig&) const = default;
 };
 
 enum class OptimizerKind { adamw };
@@ -113,6 +116,7 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0.01;
   double clip_norm = 0;
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 enum class ScheduleKind { inverse_sqrt, cosine, linear, polynomial, constant };
@@ -123,6 +127,7 @@ struct ScheduleConfig {
   double warmup_init_lr = 1e-7;
   double min_lr = 0;
   double power = 1;
+  bool operator==(const ScheduleConfig&) const = default;
 };
 
 enum class Objective { causal };
@@ -148,6 +153,7 @@ struct TrainConfig {
   [[nodiscard]] std::int64_t resolved_micro_batch_size() const {
     return micro_batch_size > 0 ? micro_batch_size : global_batch_size;
   }
+  bool operator==(const TrainConfig&) const = default;
 };
 
 struct ValidationConfig {
@@ -155,6 +161,7 @@ struct ValidationConfig {
   std::int64_t batch_size = 0;
   std::int64_t patience = 0;
   std::int64_t context_window = 0;
+  bool operator==(const ValidationConfig&) const = default;
 };
 
 struct CheckpointConfig {
@@ -162,6 +169,7 @@ struct CheckpointConfig {
   std::int64_t keep_last = 2;
   bool keep_best = true;
   std::int64_t keep_every = 0;
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 enum class LogLevel { debug, info, warning, error };
@@ -172,6 +180,7 @@ struct LogConfig {
   std::int64_t grad_histograms_every = 0;
   bool tensorboard = true;
   LogLevel level = LogLevel::info;
+  bool operator==(const LogConfig&) const = default;
 };
 
 enum class DistributedBackend { automatic, gloo, nccl };
@@ -180,6 +189,7 @@ struct DistributedConfig {
   DistributedBackend backend = DistributedBackend::automatic;
   double timeout_s = 600;
   double bucket_mb = 25;
+  bool operator==(const DistributedConfig&) const = default;
 };
 
 struct Config {
@@ -194,6 +204,7 @@ struct Config {
   CheckpointConfig checkpoint;
   LogConfig log;
   DistributedConfig distributed;
+  bool operator==(const Config&) const = default;
 };
 
 }  // namespace transnormer

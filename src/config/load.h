@@ -12,18 +12,21 @@ namespace transnormer {
 
 struct LoadedConfig {
   Config config;
-  // For each dotted key ("model.dim"): "default", the file that set it, or "--set".
+  // For each dotted key ("model.dim"): "default", the file that set it, "--set", or "model.variant"
+  // where a named variant fixes it.
   std::map<std::string, std::string> origins;
   std::vector<std::string> warnings;
 };
 
 // Defaults < included files < the file < `sets` ("a.b=v" each). Paths become absolute. Throws one
 // UserError that holds every fault: unknown or duplicate keys, wrong types, values out of range,
-// contradictions between keys.
+// contradictions between keys. A relative path starts from the directory of the file that holds
+// it, one in a `--set` and the default cache_dir from the working directory.
 [[nodiscard]] LoadedConfig load_config(const std::filesystem::path& file,
                                        const std::vector<std::string>& sets = {});
 
-// The same for a resolved config held in memory (a checkpoint's); `name` stands in messages.
+// The same for a resolved config held in memory (a checkpoint's); `name` stands in messages. What
+// paths are relative start from the working directory.
 [[nodiscard]] LoadedConfig parse_config(const std::string& json, const std::string& name,
                                         const std::vector<std::string>& sets = {});
 
@@ -37,8 +40,8 @@ struct LoadedConfig {
 enum class OnResume { silent, warn, refuse };
 
 struct ConfigChange {
-  std::string key;         // dotted
-  std::string before;      // as JSON
+  std::string key;     // dotted
+  std::string before;  // as JSON
   std::string after;
   OnResume on_resume;
 };

@@ -1,0 +1,230 @@
+#include "config/listing.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "config/fields.h"
+#include "config/json_tree.h"
+#include "config/names.h"
+
+namespace transnormer {
+namespace {
+
+class Lister : public FieldVisitor {
+ public:
+  explicit Lister(bool all_alternatives) : all_alternatives_(all_alternatives) {}
+  [[nodiscard]] std::vector<FieldRow> take() { return std::move(rows_); }
+
+  void flag(const Field& field, bool& value) override { add(field, value, "true or false"); }
+  void integer(const Field& field, std::int64_t& value, const IntegerRange& range) override {
+    add(field, value, describe(range));
+  }
+  void number(const Field& field, double& value, const NumberRange& range) override {
+    add(field, value, describe(range));
+  }
+  void number_pair(const Field& field, std::array<double, 2>& value,
+                   const NumberRange& range) override {
+    add(field, value, "a list of two numbers, each " + describe(range, ""));
+  }
+  void text(const Field& field, std::string& value, TextKind kind) override {
+    add(field, value, describe(kind));
+  }
+  void paths(const Field& field, std::vector<std::string>& value) override {
+    add(field, value, "a path, a glob or a list of them");
+  }
+  void choice(const Field& field, const Choice& value) override {
+    add(field, value.names[value.current], describe(value.names));
+  }
+  void section(const Field& field, const std::function<void()>& body) override {
+    const std::string outer = std::exchange(prefix_, prefix_ + field.key + ".");
+    body();
+    prefix_ = outer;
+  }
+  void attention(const Field& field, AttentionConfig& value) override {
+    const std::string outer = std::exchange(prefix_, prefix_ + field.key + ".");
+    on_resume_ = field.on_resume;
+    add({"attention", field.help, field.on_resume}, attention_name(value),
+        describe(std::vector<const char*>(kAttentionNames.begin(), kAttentionNames.end())));
+    for (AttentionConfig alternative : attention_defaults()) {
+      if (alternative.index() == value.index()) {
+        alternative = value;
+      } else if (!all_alternatives_) {
+        continue;
+      }
+      alternative_ = attention_name(alternative);
+      visit_settings(alternative, *this);
+    }
+    alternative_.clear();
+    on_resume_.reset();
+    prefix_ = outer;
+  }
+
+ private:
+  template <class T>
+  void add(const Field& field, const T& value, std::string expected) {
+    rows_.push_back({prefix_ + field.key, nlohmann::json(value).dump(), std::move(expected),
+                     field.unit, field.help, alternative_, on_resume_.value_or(field.on_resume)});
+  }
+
+  bool all_alternatives_;
+  std::vector<FieldRow> rows_;
+  std::string prefix_;
+  std::string alternative_;
+  std::optional<OnResume> on_resume_;  // of the union that is being visited
+};
+
+std::vector<FieldRow> rows_of(Config config, bool all_alternatives) {
+  Lister lister(all_alternatives);
+  visit_fields(config, lister);
+  return lister.take();
+}
+
+// How many letters must be put in, left out, changed or swapped with a neighbour.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min(
+          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+std::string last_part(const std::string& key) {
+  return key.substr(key.rfind('.') + 1);
+}
+
+std::string join(const std::string& section, const std::string& key) {
+  return section.empty() ? key : section + "." + key;
+}
+
+// The keys and sections directly inside a section.
+std::vector<std::string> children(const std::string& section, const std::vector<FieldRow>& rows) {
+  std::vector<std::string> found;
+  const std::string prefix = section.empty() ? "" : section + ".";
+  if (section.empty()) {
+    found.emplace_back("include");
+  }
+  for (const FieldRow& row : rows) {
+    if (row.key.starts_with(prefix)) {
+      const std::string child =
+          row.key.substr(prefix.size(), row.key.find('.', prefix.size()) - prefix.size());
+      if (std::find(found.begin(), found.end(), child) == found.end()) {
+        found.push_back(child);
+      }
+    }
+  }
+  return found;
+}
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "\"" : ", \"") + name + "\"";
+  }
+  return text;
+}
+
+// Where a key of this name stands in another section.
+std::optional<std::string> elsewhere(const std::string& key, const std::vector<FieldRow>& rows) {
+  for (const FieldRow& row : rows) {
+    if (last_part(row.key) == key) {
+      return row.key;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<FieldRow> list_fields(const Config& config) {
+  return rows_of(config, false);
+}
+
+std::vector<FieldRow> list_all_fields() {
+  return rows_of(Config{}, true);
+}
+
+std::string config_reference() {
+  std::string text;
+  std::string section = "-";
+  for (const FieldRow& row : list_all_fields()) {
+    const std::size_t dot = row.key.find('.');
+    const std::string here = dot == std::string::npos ? "" : row.key.substr(0, dot);
+    if (here != section) {
+      section = here;
+      text += "\n### " + (here.empty() ? "Top level" : "`" + here + "`") + "\n\n";
+      text += "| key | default | values | meaning |\n|---|---|---|---|\n";
+    }
+    const std::string key = row.key.substr(here.empty() ? 0 : here.size() + 1);
+    const std::string only = row.alternative.empty() ? "" : " (\"" + row.alternative + "\" only)";
+    const std::string unit = row.unit.empty() ? "" : " (" + row.unit + ")";
+    text += "| `" + key + "`" + only + " | `" + row.value + "` | " + row.expected + unit + " | " +
+            row.help + " |\n";
+  }
+  return text.substr(1);
+}
+
+std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& names) {
+  constexpr std::size_t kLongest = 64;  // of a key that someone may have meant
+  if (word.empty() || word.size() > kLongest) {
+    return std::nullopt;
+  }
+  std::optional<std::string> best;
+  std::size_t best_distance = 0;
+  for (const std::string& name : names) {
+    std::size_t distance = edit_distance(word, name);
+    const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), name.size()) / 3);
+    // "batch_size" for "global_batch_size", "learning_rate_init" for a part of it
+    const bool contained =
+        std::min(word.size(), name.size()) >= 3 &&
+        (name.find(word) != std::string::npos || word.find(name) != std::string::npos);
+    if (distance > allowed && !contained) {
+      continue;
+    }
+    if (!best || distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string describe_unknown_key(const std::string& section, const std::string& key,
+                                 const AttentionConfig* settings) {
+  const std::vector<FieldRow> all = list_all_fields();
+  std::vector<FieldRow> rows = all;
+  std::string what = join(section, printable(key, false)) + ": unknown key";
+  if (settings != nullptr) {
+    const std::string name = attention_name(*settings);
+    what += " for the attention \"" + name + "\"";
+    std::erase_if(rows, [&](const FieldRow& row) {
+      return !row.alternative.empty() && row.alternative != name;
+    });
+  }
+  const std::vector<std::string> known = children(section, rows);
+  std::optional<std::string> meant = nearest(key, known);
+  meant = meant ? join(section, *meant) : elsewhere(key, all);
+  if (!meant || (settings != nullptr && meant->starts_with(section + ".") &&
+                 std::find(known.begin(), known.end(), last_part(*meant)) == known.end())) {
+    return what + "; expected one of " + quoted_list(known);
+  }
+  what += "; did you mean \"" + *meant + "\"";
+  for (const FieldRow& row : all) {
+    if (row.key == *meant) {
+      return what + " (" + row.expected + ")?";
+    }
+  }
+  return what + "?";
+}
+
+}  // namespace transnormer

@@ -1,0 +1,42 @@
+// The config as a flat list of keys, for everything that goes through them one by one: comparing,
+// writing, documenting, and finding the key that was meant.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "config/load.h"
+
+namespace transnormer {
+
+struct FieldRow {
+  std::string key;       // dotted
+  std::string value;     // as JSON
+  std::string expected;  // in words
+  std::string unit;
+  std::string help;
+  std::string alternative;  // of a union: the attention whose setting this is, else empty
+  OnResume on_resume;
+};
+
+// Every key of `config` with its value, in declared order.
+[[nodiscard]] std::vector<FieldRow> list_fields(const Config& config);
+
+// Every key there can be with its default, the settings of every attention among them.
+[[nodiscard]] std::vector<FieldRow> list_all_fields();
+
+// A markdown table for each section: key, default, values, meaning.
+[[nodiscard]] std::string config_reference();
+
+// The one of `names` that `word` was probably meant to be, if any is near.
+[[nodiscard]] std::optional<std::string> nearest(const std::string& word,
+                                                 const std::vector<std::string>& names);
+
+// "model.heds: unknown key; did you mean "model.heads" (an integer ..)?". `section` is dotted,
+// empty at the top; `settings` is the union whose settings the section holds, else null.
+[[nodiscard]] std::string describe_unknown_key(const std::string& section, const std::string& key,
+                                               const AttentionConfig* settings);
+
+}  // namespace transnormer

@@ -1,0 +1,349 @@
+#include "config/reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "config/fields.h"
+#include "config/listing.h"
+#include "config/names.h"
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+using Kind = JsonNode::Kind;
+
+// How the name of a run, which becomes a directory, and paths must be spelled; empty if they are.
+std::string misspelled(const std::string& text, TextKind kind) {
+  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (control) {
+    return "without control characters";
+  }
+  if (!is_utf8(text)) {
+    return "in UTF-8";
+  }
+  if (kind == TextKind::name &&
+      (text.find('/') != std::string::npos || text == "." || text == "..")) {
+    return "without \"/\", that can name a directory";
+  }
+  if (kind == TextKind::name && text.size() > 200) {
+    return "of at most 200 bytes";
+  }
+  return "";
+}
+
+class LayerReader : public FieldVisitor {
+ public:
+  LayerReader(const ConfigLayer& layer, ReadState& state)
+      : layer_(layer), state_(state), faults_(layer.faults) {
+    scopes_.push_back({&layer.root, "", {}});
+  }
+
+  void finish() {
+    close_scope(nullptr);
+    std::stable_sort(faults_.begin(), faults_.end(),
+                     [](const Fault& a, const Fault& b) { return a.line < b.line; });
+    for (const Fault& fault : faults_) {
+      state_.faults.push_back(place(fault.line) + ": " + fault.message);
+    }
+  }
+
+  void flag(const Field& field, bool& value) override {
+    const std::optional<JsonNode> node = take_scalar(field);
+    if (!node) {
+      return;
+    }
+    if (node->kind != Kind::boolean) {
+      return expected(field, "true or false", *node);
+    }
+    value = node->boolean;
+  }
+
+  void integer(const Field& field, std::int64_t& value, const IntegerRange& range) override {
+    const std::optional<JsonNode> node = take_scalar(field);
+    if (!node) {
+      return;
+    }
+    std::optional<std::int64_t> read;
+    if (node->kind == Kind::integer) {
+      read = node->integer;
+    } else if (node->kind == Kind::number && std::nearbyint(node->number) == node->number &&
+               std::abs(node->number) < 0x1p63) {
+      read = static_cast<std::int64_t>(node->number);  // 8.0, 1e5
+    }
+    if (!read || *read < range.min || *read > range.max) {
+      return expected(field, describe(range), *node);
+    }
+    value = *read;
+  }
+
+  void number(const Field& field, double& value, const NumberRange& range) override {
+    const std::optional<JsonNode> node = take_scalar(field);
+    if (!node) {
+      return;
+    }
+    if (!in_range(*node, range)) {
+      return expected(field, describe(range, finite_noun(*node)), *node);
+    }
+    value = node->number;
+  }
+
+  void number_pair(const Field& field, std::array<double, 2>& value,
+                   const NumberRange& range) override {
+    const std::optional<JsonNode> node = take_list(field);
+    if (!node) {
+      return;
+    }
+    const std::string wanted = "a list of two numbers, each " + describe(range, "");
+    if (node->kind != Kind::list || node->items.size() != 2) {
+      return expected(field, wanted, *node);
+    }
+    for (const JsonNode& item : node->items) {
+      if (!in_range(item, range)) {
+        return expected(field, wanted, item);
+      }
+    }
+    value = {node->items[0].number, node->items[1].number};
+  }
+
+  void text(const Field& field, std::string& value, TextKind kind) override {
+    const JsonNode* node = take(field);
+    if (node == nullptr) {
+      return;
+    }
+    if (!is_text(*node)) {
+      return expected(field, describe(kind), *node);
+    }
+    if (kind == TextKind::directory && node->text.empty()) {
+      return expected(field, describe(kind), *node);
+    }
+    const std::string read = kind == TextKind::name ? node->text : absolute(node->text);
+    if (const std::string how = misspelled(read, kind); !how.empty()) {
+      return expected(field, (kind == TextKind::name ? "a name " : "a path ") + how, *node);
+    }
+    value = read;
+  }
+
+  void paths(const Field& field, std::vector<std::string>& value) override {
+    const std::optional<JsonNode> node = take_list(field);
+    if (!node) {
+      return;
+    }
+    static const std::string kWanted = "a path, a glob or a list of them";
+    std::vector<std::string> read;
+    if (is_text(*node)) {
+      if (!node->text.empty()) {  // "" takes the split away
+        read.push_back(node->text);
+      }
+    } else if (node->kind == Kind::list) {
+      for (const JsonNode& item : node->items) {
+        if (item.kind != Kind::text || item.text.empty()) {
+          return expected(field, kWanted, item);
+        }
+        read.push_back(item.text);
+      }
+    } else {
+      return expected(field, kWanted, *node);
+    }
+    for (std::string& path : read) {
+      path = absolute(path);
+      if (const std::string how = misspelled(path, TextKind::file); !how.empty()) {
+        return expected(field, kWanted + " " + how, *node);
+      }
+    }
+    value = std::move(read);
+  }
+
+  void choice(const Field& field, const Choice& value) override {
+    const JsonNode* node = take(field);
+    if (node == nullptr) {
+      return;
+    }
+    if (is_text(*node)) {
+      for (std::size_t i = 0; i < value.names.size(); ++i) {
+        if (node->text == value.names[i]) {
+          return value.select(i);
+        }
+      }
+    }
+    expected(field, describe(value.names), *node, nearest_choice(*node, value.names));
+  }
+
+  void section(const Field& field, const std::function<void()>& body) override {
+    const JsonNode* node = take(field);
+    if (node == nullptr) {
+      return;
+    }
+    if (node->kind != Kind::object) {
+      return expected(field, "an object of settings", *node);
+    }
+    scopes_.push_back({node, path_of(field.key), {}});
+    body();
+    close_scope(nullptr);
+  }
+
+  void attention(const Field& field, AttentionConfig& value) override {
+    const JsonNode* node = take(field);
+    if (node == nullptr) {
+      return;
+    }
+    static const std::vector<const char*> kNames(kAttentionNames.begin(), kAttentionNames.end());
+    if (node->kind != Kind::object) {
+      return expected(field, "an object such as {\"attention\": \"norm\"}", *node);
+    }
+    scopes_.push_back({node, path_of(field.key), {}});
+    static constexpr Field kTag{"attention", ""};
+    if (const JsonNode* tag = take(kTag); tag != nullptr) {
+      const auto name = std::find(kAttentionNames.begin(), kAttentionNames.end(), tag->text);
+      if (!is_text(*tag) || name == kAttentionNames.end()) {
+        expected(kTag, describe(kNames), *tag, nearest_choice(*tag, kNames));
+        state_.faulty.insert(scopes_.back().path);
+        scopes_.pop_back();  // which settings belong here is not known
+        return;
+      }
+      change_alternative(static_cast<std::size_t>(name - kAttentionNames.begin()), value);
+    }
+    visit_settings(value, *this);
+    close_scope(&value);
+  }
+
+ private:
+  struct Scope {
+    const JsonNode* node;
+    std::string path;  // dotted; empty at the top
+    std::vector<std::string> known;
+  };
+
+  [[nodiscard]] std::string path_of(const std::string& key) const {
+    return scopes_.back().path.empty() ? key : scopes_.back().path + "." + key;
+  }
+
+  [[nodiscard]] std::string place(int line) const {
+    return line > 0 ? layer_.name + ":" + std::to_string(line) : layer_.name;
+  }
+
+  // The field's node in the present scope; recorded as the field's origin.
+  const JsonNode* take(const Field& field) {
+    Scope& scope = scopes_.back();
+    scope.known.emplace_back(field.key);
+    const JsonNode* node = scope.node->find(field.key);
+    if (node != nullptr) {
+      state_.origins[path_of(field.key)] = {layer_.name, place(node->line)};
+    }
+    return node;
+  }
+
+  std::optional<JsonNode> take_scalar(const Field& field) {
+    const JsonNode* node = take(field);
+    if (node == nullptr) {
+      return std::nullopt;
+    }
+    return node->kind == Kind::raw ? parse_scalar(node->text) : *node;
+  }
+
+  // A `--set` writes lists as JSON; anything else is a single string.
+  std::optional<JsonNode> take_list(const Field& field) {
+    const JsonNode* node = take(field);
+    if (node == nullptr) {
+      return std::nullopt;
+    }
+    if (node->kind == Kind::raw && node->text.starts_with('[')) {
+      try {
+        return parse_json(node->text, "value", faults_);
+      } catch (const UserError&) {
+        return *node;  // reported as not being a list, or taken as a glob
+      }
+    }
+    return *node;
+  }
+
+  static bool is_text(const JsonNode& node) {
+    return node.kind == Kind::text || node.kind == Kind::raw;
+  }
+
+  static bool in_range(const JsonNode& node, const NumberRange& range) {
+    if (node.kind != Kind::integer && node.kind != Kind::number) {
+      return false;
+    }
+    const double x = node.number;
+    return std::isfinite(x) && (range.min_open ? x > range.min : x >= range.min) &&
+           (range.max_open ? x < range.max : x <= range.max);
+  }
+
+  static const char* finite_noun(const JsonNode& node) {
+    return node.kind == Kind::text ? "a finite number" : "a number";
+  }
+
+  [[nodiscard]] std::string absolute(const std::string& path) const {
+    return path.empty() ? path : (layer_.directory / path).lexically_normal().string();
+  }
+
+  // Another attention starts from its own defaults; what was named of the former one is void.
+  void change_alternative(std::size_t index, AttentionConfig& value) {
+    if (index == value.index()) {
+      return;
+    }
+    value = attention_defaults()[index];
+    const std::string prefix = scopes_.back().path + ".";
+    std::erase_if(state_.origins, [&](const auto& origin) {
+      return origin.first.starts_with(prefix) && origin.first != prefix + "attention";
+    });
+  }
+
+  static std::string nearest_choice(const JsonNode& node, const std::vector<const char*>& names) {
+    if (!is_text(node)) {
+      return "";
+    }
+    const std::optional<std::string> name =
+        nearest(node.text, std::vector<std::string>(names.begin(), names.end()));
+    return name ? "; did you mean \"" + *name + "\"?" : "";
+  }
+
+  void expected(const Field& field, const std::string& wanted, const JsonNode& got,
+                const std::string& hint = "") {
+    const std::string path = path_of(field.key);
+    const std::string unit = field.unit[0] != '\0' ? std::string(" (") + field.unit + ")" : "";
+    // A value that stood inside a list, or came from `--set`, has no line of its own.
+    const JsonNode* own = scopes_.back().node->find(field.key);
+    faults_.push_back(
+        {own->line, path + ": expected " + wanted + unit + ", got " + got.shown() + hint});
+    state_.faulty.insert(path);
+  }
+
+  // Reports what the scope's object holds beside the keys that were asked for.
+  void close_scope(const AttentionConfig* settings) {
+    const Scope scope = std::move(scopes_.back());
+    scopes_.pop_back();
+    for (const JsonNode& item : scope.node->items) {
+      if (std::find(scope.known.begin(), scope.known.end(), item.key) != scope.known.end() ||
+          (scope.path.empty() && is_file_key(item.key))) {
+        continue;
+      }
+      faults_.push_back({item.line, describe_unknown_key(scope.path, item.key, settings)});
+    }
+  }
+
+  const ConfigLayer& layer_;
+  ReadState& state_;
+  std::vector<Fault> faults_;
+  std::vector<Scope> scopes_;
+};
+
+}  // namespace
+
+void read_layer(const ConfigLayer& layer, Config& config, ReadState& state) {
+  LayerReader reader(layer, state);
+  visit_fields(config, reader);
+  reader.finish();
+}
+
+bool is_file_key(const std::string& key) {
+  return key == "include" || key == "$schema";
+}
+
+}  // namespace transnormer
