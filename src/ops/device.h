@@ -7,8 +7,9 @@
 
 namespace transnormer::ops {
 
-// Must come before any other use of LibTorch that may ask for CUDA: the CUDA library is loaded here,
-// where it is wanted. `cuda` without a usable GPU throws UserError; `automatic` falls back to the CPU.
+// Must come before any other use of LibTorch that may ask for CUDA: the CUDA library is loaded
+// here, where it is wanted. `cuda` without a usable GPU throws UserError; `automatic` falls back to
+// the CPU.
 [[nodiscard]] at::Device select_device(DeviceChoice choice);
 
 // 0 = all cores. Also switches off what would make results differ between equal runs.

@@ -13,7 +13,7 @@ namespace transnormer::ops {
 struct DropoutKey {
   std::uint64_t seed = 0;
   std::int64_t update = 0;
-  std::int64_t layer = 0;         // -1: the embedding
+  std::int64_t layer = 0;  // -1: the embedding
   std::int64_t site = 0;
   std::int64_t first_sample = 0;  // global number of row 0
 };

@@ -9,9 +9,9 @@
 namespace transnormer::ops {
 
 struct LinearCrossEntropyOptions {
-  at::ScalarType compute = at::kFloat;        // type of the products
-  double scale = 1;                           // multiplies the summed loss and its gradients
-  std::int64_t memory_bytes = 64LL << 20;     // for a slice of logits
+  at::ScalarType compute = at::kFloat;     // type of the products
+  double scale = 1;                        // multiplies the summed loss and its gradients
+  std::int64_t memory_bytes = 64LL << 20;  // for a slice of logits
 };
 
 struct CrossEntropy {

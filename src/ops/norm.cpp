@@ -1,0 +1,106 @@
+#include "ops/norm.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <tuple>
+
+namespace transnormer::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor inverse_rms(const at::Tensor& x, double eps) {
+  return x.square().mean(-1, true).add_(eps).rsqrt_();
+}
+
+at::Tensor srms_forward(const at::Tensor& x, double eps, at::ScalarType result) {
+  const at::Tensor wide = x.to(at::kFloat);
+  return (wide * inverse_rms(wide, eps)).to(result);
+}
+
+// d(x) = r (g - x r^2 mean(g x)), r = 1 / sqrt(mean(x^2) + eps).
+at::Tensor srms_backward(const at::Tensor& gradient, const at::Tensor& x, double eps) {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor g = gradient.to(at::kFloat);
+  const at::Tensor r = inverse_rms(wide, eps);
+  const at::Tensor along = (g * wide).mean(-1, true) * r.square();
+  return ((g - wide * along) * r).to(x.scalar_type());
+}
+
+at::Tensor sum_of_rows(const at::Tensor& x) {
+  return x.reshape({-1, x.size(-1)}).sum(0);
+}
+
+struct SrmsNorm : torch::autograd::Function<SrmsNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, double eps,
+                            at::ScalarType result) {
+    context->save_for_backward({x});
+    context->saved_data["eps"] = eps;
+    return srms_forward(x, eps, result);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor x = context->get_saved_variables()[0];
+    return {srms_backward(gradients[0], x, context->saved_data["eps"].toDouble()), {}, {}};
+  }
+};
+
+struct RmsNorm : torch::autograd::Function<RmsNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& gain,
+                            double eps, at::ScalarType result) {
+    context->save_for_backward({x, gain});
+    context->saved_data["eps"] = eps;
+    return (srms_forward(x, eps, at::kFloat) * gain).to(result);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const double eps = context->saved_data["eps"].toDouble();
+    const at::Tensor g = gradients[0].to(at::kFloat);
+    const at::Tensor d_gain = sum_of_rows(g * srms_forward(saved[0], eps, at::kFloat));
+    return {srms_backward(g * saved[1], saved[0], eps), d_gain, {}, {}};
+  }
+};
+
+struct LayerNorm : torch::autograd::Function<LayerNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& gain,
+                            const at::Tensor& bias, double eps, at::ScalarType result) {
+    context->save_for_backward({x, gain, bias});
+    context->saved_data["eps"] = eps;
+    return std::get<0>(at::native_layer_norm(x.to(at::kFloat), gain.sizes(), gain, bias, eps))
+        .to(result);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor wide = saved[0].to(at::kFloat);
+    const at::Tensor& gain = saved[1];
+    const at::Tensor& bias = saved[2];
+    const auto [y, mean, rstd] = at::native_layer_norm(wide, gain.sizes(), gain, bias,
+                                                       context->saved_data["eps"].toDouble());
+    auto [d_x, d_gain, d_bias] =
+        at::native_layer_norm_backward(gradients[0].to(at::kFloat).contiguous(), wide.contiguous(),
+                                       gain.sizes(), mean, rstd, gain, bias, {true, true, true});
+    return {d_x.to(saved[0].scalar_type()), d_gain, d_bias, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor srms_norm(const at::Tensor& x, double eps, at::ScalarType result) {
+  return SrmsNorm::apply(x, eps, result);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps,
+                    at::ScalarType result) {
+  return RmsNorm::apply(x, gain, eps, result);
+}
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,
+                      double eps, at::ScalarType result) {
+  return LayerNorm::apply(x, gain, bias, eps, result);
+}
+
+}  // namespace transnormer::ops
