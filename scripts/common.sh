@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: stops at the first fault, works from the project's folder, and says
 # what goes on in lines that start with the minutes and seconds since the first script began.
 set -euo pipefail
