@@ -27,9 +27,6 @@ struct FieldRow {
 // Every key there can be with its default, the settings of every attention among them.
 [[nodiscard]] std::vector<FieldRow> list_all_fields();
 
-// A markdown table for each section: key, default, values, meaning.
-[[nodiscard]] std::string config_reference();
-
 // The one of `names` that `word` was probably meant to be, if any is near.
 [[nodiscard]] std::optional<std::string> nearest(const std::string& word,
                                                  const std::vector<std::string>& names);

@@ -33,6 +33,12 @@ struct LoadedConfig {
 // The resolved config: plain JSON, every key spelled out, in declared order.
 [[nodiscard]] std::string config_to_json(const Config& config);
 
+// The same for people: a comment behind each key tells its origin. It is a valid config, too.
+[[nodiscard]] std::string config_with_origins(const LoadedConfig& loaded);
+
+// Markdown tables of every key: default, values, meaning.
+[[nodiscard]] std::string config_reference();
+
 // JSON Schema (draft 2020-12) of a config file.
 [[nodiscard]] std::string config_schema();
 
