@@ -16,8 +16,8 @@ inline constexpr std::int64_t kIgnoredTarget = -1;
 struct Batch {
   std::int64_t samples = 0;
   std::int64_t length = 0;
-  std::int64_t first_position = 0;    // in the endless sequence of samples, of the first row
-  std::int64_t target_tokens = 0;     // targets that are not masked
+  std::int64_t first_position = 0;  // in the endless sequence of samples, of the first row
+  std::int64_t target_tokens = 0;   // targets that are not masked
   std::vector<std::int64_t> inputs;
   std::vector<std::int64_t> targets;  // kIgnoredTarget where there is none
 };
@@ -48,6 +48,8 @@ class SampleOrder {
   [[nodiscard]] std::int64_t sample_at(std::int64_t position);
 
  private:
+  void shuffle(std::int64_t epoch);
+
   std::int64_t samples_;
   std::uint64_t seed_;
   std::int64_t epoch_ = -1;
@@ -55,7 +57,7 @@ class SampleOrder {
 };
 
 // The micro-batches of all updates from `first_update` on, made by a thread of its own a few
-// batches ahead. Update s holds positions [s·G, (s+1)·G), G = global_batch_size, cut into
+// updates ahead. Update s holds positions [s·G, (s+1)·G), G = global_batch_size, cut into
 // micro-batches in order. Failures of the thread are thrown by next().
 class BatchLoader {
  public:
@@ -64,7 +66,7 @@ class BatchLoader {
     std::int64_t micro_batch_size = 1;
     std::uint64_t seed = 1;
     std::int64_t first_update = 0;
-    std::size_t ahead = 4;
+    std::size_t ahead = 4;  // updates held ready
   };
   BatchLoader(Samples samples, const Options& options);
   ~BatchLoader();

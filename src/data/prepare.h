@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/split_counts.h"
 #include "data/token_stream.h"
 #include "tokenizer/tokenizer.h"
 
@@ -19,19 +20,10 @@ enum class Split { train, valid, test };
 inline constexpr std::array kSplits{Split::train, Split::valid, Split::test};
 [[nodiscard]] const char* to_string(Split split);
 
-// What tokenising a split counted.
-struct SplitCounts {
-  std::int64_t tokens = 0;   // line ends included, where they are coded
-  std::int64_t types = 0;    // different tokens
-  std::int64_t unknown = 0;  // tokens that are the unknown token
-  std::int64_t lines = 0;
-  std::int64_t bytes = 0;    // of the source
-  std::int64_t words = 0;    // space-separated words of the source, line ends not among them
-};
-
 struct PreparedSplit {
   TokenStream stream;
   SplitCounts counts;
+  double seconds = 0;  // spent on tokenising; 0 where a cache held it
 };
 
 struct PreparedData {

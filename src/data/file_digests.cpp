@@ -1,0 +1,119 @@
+#include "data/file_digests.h"
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "log/console.h"
+#include "util/error.h"
+#include "util/file.h"
+#include "util/hash.h"
+
+namespace transnormer {
+namespace {
+
+constexpr int kIndexVersion = 1;
+
+std::string compute(const std::filesystem::path& file, std::int64_t offset) {
+  std::ifstream stream(file, std::ios::binary);
+  stream.seekg(offset);
+  Sha256 hash;
+  std::vector<char> buffer(std::size_t{1} << 20);
+  while (stream) {
+    stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    hash.update(buffer.data(), static_cast<std::size_t>(stream.gcount()));
+  }
+  if (!stream.eof()) {
+    throw UserError(file.string() + ": cannot be read");
+  }
+  return hash.hex();
+}
+
+// A file written a moment ago may be written again within the same tick of the file system's
+// clock; only older ones are worth remembering.
+bool is_settled(const FileIdentity& identity) {
+  constexpr std::int64_t kTick = 2'000'000'000;
+  const std::int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+  return std::max(identity.modified_ns, identity.changed_ns) + kTick < now;
+}
+
+}  // namespace
+
+FileDigests::FileDigests(const std::filesystem::path& cache_dir)
+    : index_(cache_dir / "index.json") {
+  try {
+    read_index();
+  } catch (const std::exception& error) {
+    log::debug(index_.string() + ": is made anew: " + error.what());
+    entries_.clear();
+  }
+}
+
+void FileDigests::read_index() {
+  if (!std::filesystem::exists(index_)) {
+    return;
+  }
+  const auto json = nlohmann::json::parse(read_file(index_));
+  if (json.at("version") != kIndexVersion) {
+    return;
+  }
+  for (const auto& [path, entry] : json.at("digests").items()) {
+    entries_[path] = {
+        {entry.at("size"), entry.at("modified_ns"), entry.at("changed_ns"), entry.at("inode")},
+        entry.at("offset"),
+        entry.at("sha256")};
+  }
+}
+
+std::string FileDigests::digest(const std::filesystem::path& file, std::int64_t offset) {
+  const std::string name = std::filesystem::absolute(file).string();
+  const FileIdentity identity = identify(file);
+  const auto known = entries_.find(name);
+  if (known != entries_.end() && known->second.identity == identity &&
+      known->second.offset == offset) {
+    return known->second.digest;
+  }
+  std::string digest = compute(file, offset);
+  if (identify(file) == identity && is_settled(identity)) {
+    entries_[name] = {identity, offset, digest};
+    changed_ = true;
+  }
+  return digest;
+}
+
+std::string FileDigests::digest(const std::vector<std::filesystem::path>& files) {
+  Sha256 all;
+  for (const std::filesystem::path& file : files) {
+    all.update(digest(file) + '\n');
+  }
+  return all.hex();
+}
+
+void FileDigests::save() {
+  if (!changed_ || index_.empty() || !std::filesystem::is_directory(index_.parent_path())) {
+    return;
+  }
+  nlohmann::json digests = nlohmann::json::object();
+  for (const auto& [path, entry] : entries_) {
+    if (std::filesystem::exists(path)) {
+      digests[path] = {{"size", entry.identity.size},
+                       {"modified_ns", entry.identity.modified_ns},
+                       {"changed_ns", entry.identity.changed_ns},
+                       {"inode", entry.identity.inode},
+                       {"offset", entry.offset},
+                       {"sha256", entry.digest}};
+    }
+  }
+  const nlohmann::json json{{"version", kIndexVersion}, {"digests", std::move(digests)}};
+  try {
+    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // paths need not be UTF-8
+    write_file_atomically(index_, json.dump(1, ' ', false, kReplace) + '\n');
+    changed_ = false;
+  } catch (const WriteError& error) {
+    log::debug(error.what());
+  }
+}
+
+}  // namespace transnormer

@@ -1,0 +1,234 @@
+#include "data/make_tokenizer.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "data/parallel_text.h"
+#include "data/text_files.h"
+#include "data/text_reader.h"
+#include "data/tokenize.h"
+#include "log/console.h"
+#include "log/progress.h"
+#include "tokenizer/sentencepiece_trainer.h"
+#include "tokenizer/word_dictionary.h"
+#include "util/error.h"
+#include "util/file.h"
+#include "util/hash.h"
+#include "util/philox.h"
+#include "util/units.h"
+
+namespace transnormer {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> training_files(const Config& config) {
+  if (config.data.train.empty()) {
+    throw UserError(
+        "tokenizer.path: is empty, so the tokenizer is made from data.train, which is empty too; "
+        "set one of them");
+  }
+  return find_text_files(config.data.train, "data.train");
+}
+
+// The lines of a text, one at a time.
+class LineReader {
+ public:
+  explicit LineReader(std::vector<fs::path> files) : reader_(std::move(files)) {}
+
+  // Empty lines are passed over: they teach a tokenizer nothing.
+  bool next(std::string& line) {
+    do {
+      if (at_ == chunk_.text.size()) {
+        if (!reader_.next(chunk_)) {
+          return false;
+        }
+        at_ = 0;
+      }
+      const std::size_t end = std::min(chunk_.text.find('\n', at_), chunk_.text.size());
+      line.assign(chunk_.text, at_, end - at_);
+      at_ = std::min(end + 1, chunk_.text.size());
+    } while (line.empty());
+    return true;
+  }
+
+  [[nodiscard]] std::int64_t bytes_read() const { return reader_.bytes_read(); }
+
+ private:
+  TextReader reader_;
+  TextChunk chunk_;
+  std::size_t at_ = 0;
+};
+
+// `count` lines, each equally likely (reservoir sampling), the same ones for the same text.
+std::vector<std::string> sample_lines(const TextPass& pass, std::int64_t count) {
+  constexpr std::uint64_t kDomain = 0x6C696E6573;  // "lines"
+  LineReader reader(pass.files);
+  log::ProgressBar bar(pass.label, bytes_of(pass.files), 0, pass.progress);
+  std::vector<std::string> sample;
+  std::string line;
+  for (std::uint64_t number = 0; reader.next(line); ++number) {
+    if (number < static_cast<std::uint64_t>(count)) {
+      sample.push_back(line);
+    } else {
+      const PhiloxWords words = philox4x32(
+          philox_key(kDomain),
+          {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), 0, 0});
+      const std::uint64_t place = philox_below(words, number + 1);
+      if (place < static_cast<std::uint64_t>(count)) {
+        sample[place] = line;
+      }
+    }
+    bar.update(reader.bytes_read());
+  }
+  bar.finish();
+  return sample;
+}
+
+WordCounts count_words(const TextPass& pass) {
+  TextReader reader(pass.files);
+  log::ProgressBar bar(pass.label, bytes_of(pass.files), 0, pass.progress);
+  std::vector<WordCounts> counts(static_cast<std::size_t>(pass.threads));
+  std::int64_t done = 0;
+  for_each_chunk(
+      reader, pass.threads,
+      [&](int thread, std::string_view text) {
+        counts[static_cast<std::size_t>(thread)].add_text(text);
+        return static_cast<std::int64_t>(text.size());
+      },
+      [&](std::int64_t bytes) { bar.update(done += bytes); });
+  bar.finish();
+  for (std::size_t thread = 1; thread < counts.size(); ++thread) {
+    counts.front().merge(counts[thread]);
+  }
+  return std::move(counts.front());
+}
+
+std::string make_word_dictionary(const TextPass& pass, const TokenizerConfig& config) {
+  WordCounts counts;
+  if (config.sample_lines > 0) {
+    for (const std::string& line : sample_lines(pass, config.sample_lines)) {
+      counts.add_text(line);
+    }
+  } else {
+    counts = count_words(pass);
+  }
+  if (counts.words().size() == 0) {
+    throw UserError(pass.files.front().string() + ": is empty: it holds no word");
+  }
+  return make_dictionary(counts, config);
+}
+
+std::string make_sentencepiece_model(const TextPass& pass, const TokenizerConfig& config) {
+  log::info("training a sentencepiece model of " + format_count(config.vocab_size) +
+            " pieces; this can take minutes");
+  if (config.sample_lines > 0) {
+    std::vector<std::string> lines = sample_lines(pass, config.sample_lines);
+    std::size_t at = 0;
+    return train_sentencepiece(
+        [&](std::string& line) {
+          return at < lines.size() && (line = std::move(lines[at++]), true);
+        },
+        config);
+  }
+  LineReader reader(pass.files);
+  return train_sentencepiece([&](std::string& line) { return reader.next(line); }, config);
+}
+
+bool is_word(const Config& config) {
+  return config.tokenizer.type == TokenizerType::word;
+}
+
+// All that the made tokenizer is a function of.
+std::string recipe_digest(const Config& config, FileDigests& digests) {
+  const TokenizerConfig& t = config.tokenizer;
+  std::string recipe = "1\n" + digests.digest(training_files(config));
+  const auto add = [&recipe](std::int64_t value) { recipe += '\n' + std::to_string(value); };
+  add(static_cast<int>(t.type));
+  add(t.vocab_size);
+  add(t.sample_lines);
+  if (is_word(config)) {
+    add(t.min_count);
+    add(t.pad_to_multiple);
+  } else {
+    add(static_cast<int>(t.model_type));
+    add(static_cast<int>(t.byte_fallback));
+  }
+  return sha256(recipe);
+}
+
+// The made tokenizer and, beside it, its digest as the tool sha256sum writes it.
+fs::path digest_file(const fs::path& file) {
+  return file.string() + ".sha256";
+}
+
+std::string digest_line(const std::string& bytes, const fs::path& file) {
+  return sha256(bytes) + "  " + file.filename().string() + '\n';
+}
+
+// Nothing where it is not there or not whole.
+std::optional<std::string> read_made(const fs::path& file) {
+  if (!fs::exists(file) || !fs::exists(digest_file(file))) {
+    return std::nullopt;
+  }
+  std::string bytes = read_file(file);
+  if (read_file(digest_file(file)) != digest_line(bytes, file)) {
+    log::warn(file.string() + ": is damaged; it is made again");
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+std::string obtain_made(const Config& config, FileDigests& digests, bool progress) {
+  const fs::path directory = config.data.cache_dir;
+  const fs::path file = directory / ("tokenizer-" + recipe_digest(config, digests).substr(0, 32) +
+                                     (is_word(config) ? ".txt" : ".model"));
+  if (std::optional<std::string> made = read_made(file)) {
+    return *std::move(made);
+  }
+  make_directories(directory);
+  const FileLock lock = FileLock::acquire(directory / "lock");
+  if (std::optional<std::string> made = read_made(file)) {  // by the one we waited for
+    return *std::move(made);
+  }
+  std::string bytes = make_tokenizer(config, progress);
+  write_file_atomically(file, bytes);
+  write_file_atomically(digest_file(file), digest_line(bytes, file));
+  return bytes;
+}
+
+std::shared_ptr<const Tokenizer> load_configured(const TokenizerConfig& config) {
+  std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(config.path);
+  if (tokenizer_type(tokenizer->serialized()) != config.type) {
+    const bool wants_word = config.type == TokenizerType::word;
+    throw UserError("tokenizer.path: " + config.path + " is a " +
+                    (wants_word ? "sentencepiece model" : "word dictionary") +
+                    ", but tokenizer.type is \"" + (wants_word ? "word" : "sentencepiece") +
+                    "\"; set it to \"" + (wants_word ? "sentencepiece" : "word") + '"');
+  }
+  return tokenizer;
+}
+
+}  // namespace
+
+std::string make_tokenizer(const Config& config, bool progress) {
+  const TextPass pass{.files = training_files(config),
+                      .label = is_word(config) ? "counting words" : "reading lines",
+                      .threads = text_threads(config.train),
+                      .progress = progress};
+  return is_word(config) ? make_word_dictionary(pass, config.tokenizer)
+                         : make_sentencepiece_model(pass, config.tokenizer);
+}
+
+std::shared_ptr<const Tokenizer> obtain_tokenizer(const Config& config, FileDigests& digests,
+                                                  bool progress) {
+  if (!config.tokenizer.path.empty()) {
+    return load_configured(config.tokenizer);
+  }
+  return parse_tokenizer(obtain_made(config, digests, progress),
+                         "the tokenizer made from data.train");
+}
+
+}  // namespace transnormer

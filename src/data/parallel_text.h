@@ -1,0 +1,66 @@
+// All cores work on the pieces of a text; what they make is taken in the order of the text.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "data/text_reader.h"
+
+namespace transnormer {
+
+// Each of `threads` threads reads a chunk, calls `work(thread, text)` on it, waits until it is the
+// chunk's turn, and calls `consume(result)`. So consume is never called twice at a time, and no
+// more chunks are held than there are threads. The first exception stops all and is thrown.
+template <typename Work, typename Consume>
+void for_each_chunk(TextReader& reader, int threads, const Work& work, const Consume& consume) {
+  std::mutex reading;
+  std::mutex taking_turns;
+  std::condition_variable turn_came;
+  std::int64_t turn = 0;
+  std::exception_ptr failure;
+
+  const auto run = [&](int thread) {
+    try {
+      while (true) {
+        TextChunk chunk;
+        {
+          const std::lock_guard lock(reading);
+          if (failure || !reader.next(chunk)) {
+            return;
+          }
+        }
+        auto result = work(thread, std::string_view(chunk.text));
+        std::unique_lock lock(taking_turns);
+        turn_came.wait(lock, [&] { return failure || turn == chunk.number; });
+        if (failure) {
+          return;
+        }
+        consume(std::move(result));
+        ++turn;
+        turn_came.notify_all();
+      }
+    } catch (...) {
+      const std::scoped_lock lock(reading, taking_turns);
+      failure = failure ? failure : std::current_exception();
+      turn_came.notify_all();
+    }
+  };
+
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) {
+    others.emplace_back(run, thread);
+  }
+  run(0);
+  for (std::thread& other : others) {
+    other.join();
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace transnormer

@@ -1,0 +1,197 @@
+#include "data/prepare.h"
+
+#include <chrono>
+#include <utility>
+
+#include "data/cache_file.h"
+#include "data/file_digests.h"
+#include "data/make_tokenizer.h"
+#include "data/text_files.h"
+#include "data/tokenize.h"
+#include "log/console.h"
+#include "util/error.h"
+#include "util/file.h"
+#include "util/units.h"
+
+namespace transnormer {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string>& entries_of(const DataConfig& config, Split split) {
+  switch (split) {
+    case Split::train:
+      return config.train;
+    case Split::valid:
+      return config.valid;
+    case Split::test:
+      break;
+  }
+  return config.test;
+}
+
+std::string key_of(Split split) {
+  return std::string("data.") + to_string(split);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+std::vector<FileIdentity> identify_all(const std::vector<fs::path>& files) {
+  std::vector<FileIdentity> identities;
+  for (const fs::path& file : files) {
+    identities.push_back(identify(file));
+  }
+  return identities;
+}
+
+// One split's text, tokenizer and place in the cache.
+struct Job {
+  Split split;
+  TextPass pass;
+  const Tokenizer& tokenizer;
+  CacheKey key;
+  fs::path cache;
+};
+
+void build_cache(const Job& job) {
+  const std::vector<FileIdentity> before = identify_all(job.pass.files);
+  CacheWriter writer(job.cache, job.key, job.tokenizer.size());
+  const SplitCounts counts =
+      tokenize(job.pass, job.tokenizer, job.key.line_end,
+               [&](std::span<const TokenId> tokens) { writer.append(tokens); });
+  if (identify_all(job.pass.files) != before) {
+    throw UserError(key_of(job.split) + ": " + job.pass.files.front().string() +
+                    " was changed while it was read; run this again");
+  }
+  writer.finish(counts);
+}
+
+std::optional<PreparedSplit> open_whole(const Job& job, FileDigests& digests, bool warn) {
+  if (!fs::exists(job.cache)) {
+    return std::nullopt;
+  }
+  try {
+    OpenedCache cache = open_cache(job.cache, job.key, digests);
+    return PreparedSplit{std::move(cache.stream), cache.info.counts};
+  } catch (const UserError& error) {
+    if (warn) {
+      log::warn(std::string(error.what()) + "; it is built again");
+    }
+    return std::nullopt;
+  }
+}
+
+FileLock lock_cache(const fs::path& directory) {
+  make_directories(directory);
+  if (std::optional<FileLock> lock = FileLock::try_acquire(directory / "lock")) {
+    return *std::move(lock);
+  }
+  log::info("waiting for another process that writes to " + directory.string());
+  return FileLock::acquire(directory / "lock");
+}
+
+PreparedSplit open_or_build(const Job& job, FileDigests& digests) {
+  if (std::optional<PreparedSplit> split = open_whole(job, digests, false)) {
+    return *std::move(split);
+  }
+  const FileLock lock = lock_cache(job.cache.parent_path());
+  if (std::optional<PreparedSplit> split = open_whole(job, digests, true)) {
+    return *std::move(split);  // built by the process we waited for
+  }
+  const auto began = std::chrono::steady_clock::now();
+  build_cache(job);
+  const double seconds = seconds_since(began);
+  OpenedCache cache = open_cache(job.cache, job.key, digests);
+  const SplitCounts& counts = cache.info.counts;
+  log::info(std::string(to_string(job.split)) + ": " + format_count(counts.tokens) +
+            " tokens from " + format_bytes(static_cast<double>(counts.bytes)) + " in " +
+            format_duration(seconds));
+  return {std::move(cache.stream), counts, seconds};
+}
+
+PreparedData prepare_splits(const Config& config, std::shared_ptr<const Tokenizer> tokenizer,
+                            const PrepareOptions& options, FileDigests& digests) {
+  PreparedData data{std::move(tokenizer), {}};
+  for (const Split split : options.wanted) {
+    const std::vector<std::string>& entries = entries_of(config.data, split);
+    if (entries.empty()) {
+      continue;
+    }
+    Job job{.split = split,
+            .pass = {.files = find_text_files(entries, key_of(split)),
+                     .label = std::string("tokenising ") + to_string(split),
+                     .threads = text_threads(config.train),
+                     .progress = options.progress},
+            .tokenizer = *data.tokenizer,
+            .key = {data.tokenizer->digest(), "", config.data.line_end},
+            .cache = {}};
+    job.key.source_digest = digests.digest(job.pass.files);
+    job.cache = fs::path(config.data.cache_dir) / job.key.file_name(to_string(split));
+    data.splits[static_cast<std::size_t>(split)] = open_or_build(job, digests);
+  }
+  digests.save();
+  return data;
+}
+
+}  // namespace
+
+const char* to_string(Split split) {
+  switch (split) {
+    case Split::train:
+      return "train";
+    case Split::valid:
+      return "valid";
+    case Split::test:
+      break;
+  }
+  return "test";
+}
+
+const PreparedSplit& PreparedData::at(Split split) const {
+  const std::optional<PreparedSplit>& found = find(split);
+  if (!found) {
+    throw UserError(key_of(split) + ": is not set; name the text of this split");
+  }
+  return *found;
+}
+
+PreparedData prepare_data(const Config& config, const PrepareOptions& options) {
+  FileDigests digests(config.data.cache_dir);
+  return prepare_splits(config, obtain_tokenizer(config, digests, options.progress), options,
+                        digests);
+}
+
+PreparedData prepare_data(const Config& config, std::shared_ptr<const Tokenizer> tokenizer,
+                          const PrepareOptions& options) {
+  FileDigests digests(config.data.cache_dir);
+  return prepare_splits(config, std::move(tokenizer), options, digests);
+}
+
+PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer, LineEnd line_end) {
+  if (fs::is_directory(path)) {
+    throw UserError(path.string() + ": is a directory; expected a text file");
+  }
+  std::vector<TokenId> tokens;
+  const TextPass pass{.files = {path},
+                      .label = "tokenising " + path.filename().string(),
+                      .threads = text_threads({}),
+                      .progress = true};
+  const auto began = std::chrono::steady_clock::now();
+  const SplitCounts counts =
+      tokenize(pass, tokenizer, line_end, [&](std::span<const TokenId> chunk) {
+        tokens.insert(tokens.end(), chunk.begin(), chunk.end());
+      });
+  return {TokenStream(std::move(tokens)), counts, seconds_since(began)};
+}
+
+std::vector<std::int64_t> count_tokens(const TokenStream& stream, std::int64_t vocab_size) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(vocab_size), 0);
+  for (std::int64_t i = 0; i < stream.size(); ++i) {
+    ++counts[static_cast<std::size_t>(stream[i])];
+  }
+  return counts;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,35 @@
+// The pass over a text that makes its tokens and counts them.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/split_counts.h"
+#include "tokenizer/tokenizer.h"
+
+namespace transnormer {
+
+struct TextPass {
+  std::vector<std::filesystem::path> files;
+  std::string label;  // before the progress bar
+  int threads = 1;
+  bool progress = true;  // a bar or lines on stderr
+};
+
+// Bytes of the files, for progress; those that are not regular files count nothing.
+[[nodiscard]] std::int64_t bytes_of(const std::vector<std::filesystem::path>& files);
+
+// As many as the config asks, else one a core.
+[[nodiscard]] int text_threads(const TrainConfig& config);
+
+// Tokenises by all threads and hands the tokens to `sink` in the order of the text. Memory does not
+// grow with the text. Throws UserError where the text is empty or no text, or where line ends are
+// to be coded and the tokenizer has no end token.
+SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd line_end,
+                     const std::function<void(std::span<const TokenId>)>& sink);
+
+}  // namespace transnormer
