@@ -3,59 +3,19 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.h"
+#include "checkpoint/training_state.h"
 #include "config/config.h"
 #include "model/transnormer.h"
 #include "optim/optimizer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace transnormer {
-
-inline constexpr std::int64_t kCheckpointFormat = 1;
-
-// Running mean and variance of one gradient norm over the iterations (Welford).
-struct RunningMoments {
-  std::int64_t count = 0;
-  double mean = 0;
-  double m2 = 0;
-  void add(double value);
-  [[nodiscard]] double relative_std() const;  // sqrt(m2 / count) / mean; 0 where undefined
-};
-
-// state.json: everything beside weights and optimizer that the next update depends on.
-struct TrainingState {
-  std::int64_t step = 0;             // updates made, skipped ones too: the data position
-  std::int64_t tokens = 0;           // target tokens seen
-  std::int64_t optimizer_updates = 0;  // applied
-  double loss_scale = 1;             // fp16
-  std::int64_t scale_growth_count = 0;
-  std::int64_t skipped_updates = 0;
-  std::int64_t consecutive_skips = 0;
-  std::int64_t validated_step = -1;  // the last validation that counted
-  double best_valid_loss = 0;        // valid where best_step >= 0
-  std::int64_t best_step = -1;
-  std::int64_t validations_without_gain = 0;
-  bool finished = false;
-  std::string finish_reason;
-  double elapsed_s = 0;
-  double loss_sum = 0;               // nats since the last train event, so that its mean is exact
-  std::int64_t loss_tokens = 0;
-  std::map<std::string, RunningMoments> gradient_moments;
-  // Identity of what resuming must match or warn about.
-  std::int64_t threads = 0;
-  std::string device;
-  std::string build;                 // program version, LibTorch version, compiler
-  std::string train_data_digest;
-  std::string tokenizer_digest;
-};
-
-[[nodiscard]] std::string state_to_json(const TrainingState& state);
-[[nodiscard]] TrainingState state_from_json(const std::string& json, const std::string& name);
 
 // Everything a save writes.
 struct CheckpointContent {
@@ -67,19 +27,33 @@ struct CheckpointContent {
   const std::vector<std::int64_t>& unigram_counts;
 };
 
+// The points a save passes, in this order; a crash at any of them leaves whole checkpoints only.
+enum class SaveStage {
+  begun,  // the temporary directory is there
+  model_written,
+  optimizer_written,
+  files_written,     // all but the manifest
+  manifest_written,  // the temporary directory is a whole checkpoint
+  renamed,           // it has its name; `latest` still leads to the one before
+  linked,
+};
+
 // Writes `checkpoints/step-XXXXXXXX` under the run directory: temporary directory, flush, rename,
-// then the link `latest`. Throws WriteError; the checkpoints before it stay.
+// then the link `latest`. A checkpoint of the same step is replaced. Throws WriteError; the
+// checkpoints before it stay. `on_stage` is for tests.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir,
-                                      const CheckpointContent& content);
+                                      const CheckpointContent& content,
+                                      const std::function<void(SaveStage)>& on_stage = {});
 
 // A checkpoint whose manifest has been verified: sizes and SHA-256 of every file.
 class Checkpoint {
  public:
-  // `path`: a checkpoint, or a run directory (its `best`, else its `latest`). Throws UserError where
-  // there is none, it is damaged, foreign, or of a newer format.
+  // `path`: a checkpoint, or a run directory (its `best`, else its `latest`). Throws UserError
+  // where there is none, it is damaged, foreign, or of a newer format.
   [[nodiscard]] static Checkpoint open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const Manifest& manifest() const { return manifest_; }
   [[nodiscard]] const Config& config() const { return config_; }
   [[nodiscard]] const TrainingState& state() const { return state_; }
   [[nodiscard]] std::shared_ptr<const Tokenizer> tokenizer() const { return tokenizer_; }
@@ -91,7 +65,11 @@ class Checkpoint {
   void load_into(AdamW& optimizer) const;
 
  private:
+  Checkpoint() = default;
+  void read(const std::string& tokenizer_file);
+
   std::filesystem::path path_;
+  Manifest manifest_;
   Config config_;
   TrainingState state_;
   std::shared_ptr<const Tokenizer> tokenizer_;

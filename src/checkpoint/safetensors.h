@@ -11,8 +11,8 @@
 
 namespace transnormer {
 
-// Writes fp32 tensors (any device) in the order given, with no dates or paths, and flushes. The same
-// tensors give the same bytes. Returns the SHA-256 of the file. Throws WriteError.
+// Writes fp32 tensors (any device) in the order given, with no dates or paths, and flushes. The
+// same tensors give the same bytes. Returns the SHA-256 of the file. Throws WriteError.
 std::string write_safetensors(const std::filesystem::path& path,
                               const std::vector<NamedTensor>& tensors);
 

@@ -1,0 +1,37 @@
+// manifest.json: what makes a directory a whole checkpoint. Written last.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace transnormer {
+
+// The format this program writes, and the newest that it reads.
+inline constexpr std::int64_t kCheckpointFormat = 1;
+
+struct ManifestFile {
+  std::int64_t size = 0;  // bytes
+  std::string sha256;
+};
+
+struct Manifest {
+  std::int64_t format = 0;
+  std::string program;  // that wrote it: "transnormer 0.1.0"
+  std::int64_t step = 0;
+  std::int64_t tokens = 0;
+  std::map<std::string, ManifestFile> files;  // by name, without the manifest
+};
+
+[[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
+
+// Reads `checkpoint`/manifest.json and checks the format before anything else. Throws UserError
+// where it is damaged, foreign, or newer than this program.
+[[nodiscard]] Manifest read_manifest(const std::filesystem::path& checkpoint);
+
+// Compares size and SHA-256 of every file, several files at once. Throws UserError that names every
+// file that is missing or differs.
+void verify_files(const std::filesystem::path& checkpoint, const Manifest& manifest);
+
+}  // namespace transnormer

@@ -1,0 +1,138 @@
+#include "checkpoint/safetensors.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <bit>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include "checkpoint/safetensors_header.h"
+#include "util/error.h"
+#include "util/file.h"
+#include "util/hash.h"
+
+namespace transnormer {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
+
+// Floating-point numbers are always stored in single precision.
+at::ScalarType stored_type(const at::Tensor& tensor) {
+  return tensor.is_floating_point() ? at::kFloat : tensor.scalar_type();
+}
+
+std::string dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "F32";
+    case at::kLong:
+      return "I64";
+    default:
+      throw std::invalid_argument(std::string("no safetensors type for ") + c10::toString(type));
+  }
+}
+
+std::vector<TensorEntry> lay_out(const std::vector<NamedTensor>& tensors) {
+  std::vector<TensorEntry> entries;
+  std::size_t place = 0;
+  for (const NamedTensor& named : tensors) {
+    const at::ScalarType type = stored_type(named.tensor);
+    TensorEntry entry;
+    entry.name = named.name;
+    entry.dtype = dtype_name(type);
+    entry.shape = named.tensor.sizes().vec();
+    entry.begin = place;
+    place += static_cast<std::size_t>(named.tensor.numel()) * c10::elementSize(type);
+    entry.end = place;
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::ostringstream text;
+  text << shape;
+  return text.str();
+}
+
+void check_fits(const TensorEntry& entry, const NamedTensor& wanted, const std::string& file) {
+  if (at::IntArrayRef(entry.shape) != wanted.tensor.sizes()) {
+    throw UserError(file + ": tensor " + entry.name + " has the shape " + shape_text(entry.shape) +
+                    ", expected " + shape_text(wanted.tensor.sizes()));
+  }
+  const std::string expected = dtype_name(stored_type(wanted.tensor));
+  if (entry.dtype != expected) {
+    throw UserError(file + ": tensor " + entry.name + " holds numbers of type " + entry.dtype +
+                    ", expected " + expected);
+  }
+}
+
+}  // namespace
+
+std::string write_safetensors(const std::filesystem::path& path,
+                              const std::vector<NamedTensor>& tensors) {
+  const c10::NoGradGuard no_gradients;
+  FileWriter writer(path);
+  Sha256 hash;
+  const auto write = [&](const void* data, std::size_t size) {
+    writer.write(data, size);
+    hash.update(data, size);
+  };
+  const std::string header = format_tensor_table(lay_out(tensors));
+  write(header.data(), header.size());
+  for (const NamedTensor& named : tensors) {
+    const at::Tensor tensor =
+        named.tensor.detach().to(at::kCPU, stored_type(named.tensor)).contiguous();
+    write(tensor.const_data_ptr(), tensor.nbytes());
+  }
+  writer.finish();
+  return hash.hex();
+}
+
+void read_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors) {
+  const c10::NoGradGuard no_gradients;
+  const std::string file = path.string();
+  const MappedFile mapped(path);
+  const TensorTable table = parse_tensor_table(mapped.text(), file);
+  std::map<std::string, const TensorEntry*> by_name;
+  for (const TensorEntry& entry : table.entries) {
+    by_name[entry.name] = &entry;
+  }
+  for (const NamedTensor& wanted : tensors) {
+    const auto found = by_name.find(wanted.name);
+    if (found == by_name.end()) {
+      throw UserError(file + ": tensor " + wanted.name + " is missing");
+    }
+    check_fits(*found->second, wanted, file);
+  }
+  if (by_name.size() > tensors.size()) {
+    for (const NamedTensor& wanted : tensors) {
+      by_name.erase(wanted.name);
+    }
+    throw UserError(file + ": tensor " + by_name.begin()->first + " has no place in this model");
+  }
+  for (const NamedTensor& wanted : tensors) {
+    const TensorEntry& entry = *by_name.at(wanted.name);
+    if (entry.begin == entry.end) {
+      continue;
+    }
+    // from_blob takes no pointer to const; the tensor is only read.
+    auto* data = const_cast<std::byte*>(mapped.data() + table.data_begin + entry.begin);
+    const at::Tensor stored =
+        at::from_blob(data, entry.shape, at::dtype(stored_type(wanted.tensor)));
+    wanted.tensor.detach().copy_(stored);
+  }
+}
+
+std::vector<TensorInfo> list_safetensors(const std::filesystem::path& path) {
+  const MappedFile mapped(path);
+  std::vector<TensorInfo> tensors;
+  for (TensorEntry& entry : parse_tensor_table(mapped.text(), path.string()).entries) {
+    tensors.push_back({std::move(entry.name), std::move(entry.dtype), std::move(entry.shape)});
+  }
+  return tensors;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,153 @@
+#include "checkpoint/training_state.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "util/error.h"
+
+namespace transnormer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Every field once, for writing and reading alike.
+template <typename State, typename Visitor>
+void visit_fields(State& state, Visitor&& visit) {
+  visit("step", state.step);
+  visit("tokens", state.tokens);
+  visit("optimizer_updates", state.optimizer_updates);
+  visit("loss_scale", state.loss_scale);
+  visit("scale_growth_count", state.scale_growth_count);
+  visit("skipped_updates", state.skipped_updates);
+  visit("consecutive_skips", state.consecutive_skips);
+  visit("validated_step", state.validated_step);
+  visit("best_valid_loss", state.best_valid_loss);
+  visit("best_step", state.best_step);
+  visit("validations_without_gain", state.validations_without_gain);
+  visit("finished", state.finished);
+  visit("finish_reason", state.finish_reason);
+  visit("elapsed_s", state.elapsed_s);
+  visit("loss_sum", state.loss_sum);
+  visit("loss_tokens", state.loss_tokens);
+  visit("gradient_moments", state.gradient_moments);
+  visit("threads", state.threads);
+  visit("device", state.device);
+  visit("build", state.build);
+  visit("train_data_digest", state.train_data_digest);
+  visit("tokenizer_digest", state.tokenizer_digest);
+}
+
+template <typename Value>
+Json write_value(const Value& value) {
+  return value;
+}
+
+Json write_value(const RunningMoments& moments) {
+  return {{"count", moments.count}, {"mean", moments.mean}, {"m2", moments.m2}};
+}
+
+Json write_value(const std::map<std::string, RunningMoments>& groups) {
+  Json json = Json::object();
+  for (const auto& [group, moments] : groups) {
+    json[group] = write_value(moments);
+  }
+  return json;
+}
+
+// What nlohmann would convert in silence (1.5 to 1, true to 1) is a fault here.
+struct WrongType {};
+
+void read_value(const Json& json, std::int64_t& value) {
+  if (!json.is_number_integer()) {
+    throw WrongType{};
+  }
+  value = json.get<std::int64_t>();
+}
+
+void read_value(const Json& json, double& value) {
+  if (json.is_null()) {
+    value = std::numeric_limits<double>::quiet_NaN();
+  } else if (json.is_number()) {
+    value = json.get<double>();
+  } else {
+    throw WrongType{};
+  }
+}
+
+void read_value(const Json& json, bool& value) {
+  if (!json.is_boolean()) {
+    throw WrongType{};
+  }
+  value = json.get<bool>();
+}
+
+void read_value(const Json& json, std::string& value) {
+  if (!json.is_string()) {
+    throw WrongType{};
+  }
+  value = json.get<std::string>();
+}
+
+void read_value(const Json& json, std::map<std::string, RunningMoments>& groups);
+
+template <typename Value>
+void read_key(const Json& json, const char* key, Value& value) {
+  const auto found = json.find(key);
+  if (found == json.end()) {
+    throw WrongType{};
+  }
+  read_value(*found, value);
+}
+
+void read_value(const Json& json, std::map<std::string, RunningMoments>& groups) {
+  if (!json.is_object()) {
+    throw WrongType{};
+  }
+  for (const auto& [group, moments] : json.items()) {
+    RunningMoments& read = groups[group];
+    read_key(moments, "count", read.count);
+    read_key(moments, "mean", read.mean);
+    read_key(moments, "m2", read.m2);
+  }
+}
+
+}  // namespace
+
+void RunningMoments::add(double value) {
+  ++count;
+  const double before = value - mean;
+  mean += before / static_cast<double>(count);
+  m2 += before * (value - mean);
+}
+
+double RunningMoments::relative_std() const {
+  if (count == 0 || mean == 0) {
+    return 0;
+  }
+  return std::sqrt(m2 / static_cast<double>(count)) / mean;
+}
+
+std::string state_to_json(const TrainingState& state) {
+  Json json = Json::object();
+  visit_fields(state, [&](const char* key, const auto& value) { json[key] = write_value(value); });
+  return json.dump(2) + '\n';
+}
+
+TrainingState state_from_json(const std::string& json, const std::string& name) {
+  const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) {
+    throw UserError(name + ": not the state of a training");
+  }
+  TrainingState state;
+  visit_fields(state, [&](const char* key, auto& value) {
+    try {
+      read_key(parsed, key, value);
+    } catch (const WrongType&) {
+      throw UserError(name + ": \"" + key + "\" is missing or has a wrong type");
+    }
+  });
+  return state;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,52 @@
+// state.json: where a training stands, beside weights and optimizer.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace transnormer {
+
+// Running mean and variance of one gradient norm over the iterations (Welford).
+struct RunningMoments {
+  std::int64_t count = 0;
+  double mean = 0;
+  double m2 = 0;
+  void add(double value);
+  [[nodiscard]] double relative_std() const;  // sqrt(m2 / count) / mean; 0 where undefined
+  bool operator==(const RunningMoments&) const = default;
+};
+
+// Everything beside weights and optimizer that the next update depends on.
+struct TrainingState {
+  std::int64_t step = 0;               // updates made, skipped ones too: the data position
+  std::int64_t tokens = 0;             // target tokens seen
+  std::int64_t optimizer_updates = 0;  // applied
+  double loss_scale = 1;               // fp16
+  std::int64_t scale_growth_count = 0;
+  std::int64_t skipped_updates = 0;
+  std::int64_t consecutive_skips = 0;
+  std::int64_t validated_step = -1;  // the last validation that counted
+  double best_valid_loss = 0;        // valid where best_step >= 0
+  std::int64_t best_step = -1;
+  std::int64_t validations_without_gain = 0;
+  bool finished = false;
+  std::string finish_reason;
+  double elapsed_s = 0;
+  double loss_sum = 0;  // nats since the last train event, so that its mean is exact
+  std::int64_t loss_tokens = 0;
+  std::map<std::string, RunningMoments> gradient_moments;
+  // Identity of what resuming must match or warn about.
+  std::int64_t threads = 0;
+  std::string device;
+  std::string build;  // program version, LibTorch version, compiler
+  std::string train_data_digest;
+  std::string tokenizer_digest;
+};
+
+// Numbers come back bit for bit; what is not finite is written as null and read as not-a-number.
+[[nodiscard]] std::string state_to_json(const TrainingState& state);
+// `name` stands in messages. Throws UserError for what is missing or of a wrong type.
+[[nodiscard]] TrainingState state_from_json(const std::string& json, const std::string& name);
+
+}  // namespace transnormer
