@@ -1,5 +1,6 @@
 #include "config/json_tree.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -18,7 +19,7 @@ constexpr std::size_t kMaxDepth = 32;
 
 struct Position {
   int line = 1;
-  int column = 0;  // of the last character read
+  std::size_t offset = 0;  // characters read
 };
 
 // Characters of the text, counting lines on the way. The parser reads each character once and stops
@@ -34,12 +35,8 @@ class CountingIterator {
   CountingIterator(const char* at, Position* position) : at_(at), position_(position) {}
   reference operator*() const { return *at_; }
   CountingIterator& operator++() {
-    if (*at_ == '\n') {
-      ++position_->line;
-      position_->column = 0;
-    } else {
-      ++position_->column;
-    }
+    position_->line += *at_ == '\n' ? 1 : 0;
+    ++position_->offset;
     ++at_;
     return *this;
   }
@@ -56,8 +53,9 @@ class TreeBuilder {
  public:
   using Json = nlohmann::json;
 
-  TreeBuilder(const std::string& name, const Position& position, std::vector<Fault>& faults)
-      : name_(name), position_(position), faults_(faults) {}
+  TreeBuilder(const std::string& text, const std::string& name, const Position& position,
+              std::vector<Fault>& faults)
+      : text_(text), name_(name), position_(position), faults_(faults) {}
 
   [[nodiscard]] JsonNode take() { return std::move(root_); }
 
@@ -115,23 +113,29 @@ class TreeBuilder {
     return true;
   }
 
-  bool parse_error(std::size_t, const std::string& last, const Json::exception& error) {
+  bool parse_error(std::size_t end, const std::string& last, const Json::exception& error) {
+    const std::size_t offset = end > 0 ? end - 1 : 0;  // of the last character read
     if (error.id == 406) {
-      fail(printable(last, false) + " is too large for a number; expected a finite number");
+      fail(offset, dotted_path() + ": expected a finite number, got " + printable(last, false));
     }
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while .."
     std::string reason = error.what();
     if (const std::size_t at = reason.find(": "); at != std::string::npos) {
       reason.erase(0, at + 2);
     }
-    fail("not valid JSON: " + printable(reason, false));
+    const char read = last.empty() ? ' ' : last.back();
+    fail(offset, "not valid JSON: " + printable(reason, false) +
+                     (read == 'N' || read == 'I' ? "; a number must be finite" : ""));
   }
 
  private:
-  [[noreturn]] void fail(const std::string& reason) const {
-    const std::string where = std::to_string(position_.line) + ":" +
-                              std::to_string(position_.column > 0 ? position_.column : 1);
-    throw UserError(name_ + ":" + where + ": " + reason);
+  // `offset` counts characters from the start of the text.
+  [[noreturn]] void fail(std::size_t offset, const std::string& reason) const {
+    const std::string_view before = std::string_view(text_).substr(0, offset);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t column = before.size() - (before.rfind('\n') + 1) + 1;
+    throw UserError(name_ + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " +
+                    reason);
   }
 
   // The list or object that is being filled.
@@ -143,16 +147,23 @@ class TreeBuilder {
     return *node;
   }
 
-  std::string dotted_path() const {
+  // Of the value that comes next.
+  [[nodiscard]] std::string dotted_path() const {
     std::string path;
     const JsonNode* node = &root_;
-    for (std::size_t depth = 1; depth < depth_; ++depth) {
-      const bool in_list = node->kind == JsonNode::Kind::list;
-      path += in_list ? "[" + std::to_string(node->items.size() - 1) + "]"
-                      : (path.empty() ? "" : ".") + printable(node->items.back().key, false);
-      node = &node->items.back();
+    for (std::size_t depth = 1; depth <= depth_; ++depth) {
+      const bool last = depth == depth_;
+      if (node->kind == JsonNode::Kind::list) {
+        path += "[" + std::to_string(node->items.size() - (last ? 0 : 1)) + "]";
+      } else {
+        path += path.empty() ? "" : ".";
+        path += printable(last ? pending_key_ : node->items.back().key, false);
+      }
+      if (!last) {
+        node = &node->items.back();
+      }
     }
-    return path + (path.empty() ? "" : ".") + printable(pending_key_, false);
+    return path.empty() ? "value" : path;
   }
 
   void place(JsonNode node) {
@@ -186,7 +197,7 @@ class TreeBuilder {
 
   bool open(JsonNode::Kind kind) {
     if (depth_ == kMaxDepth) {
-      fail("nested more than " + std::to_string(kMaxDepth) + " deep");
+      fail(position_.offset, "nested more than " + std::to_string(kMaxDepth) + " deep");
     }
     JsonNode node;
     node.kind = kind;
@@ -200,6 +211,7 @@ class TreeBuilder {
     return true;
   }
 
+  const std::string& text_;
   const std::string& name_;
   const Position& position_;
   std::vector<Fault>& faults_;
@@ -270,7 +282,7 @@ bool is_utf8(const std::string& text) {
 
 JsonNode parse_json(const std::string& text, const std::string& name, std::vector<Fault>& faults) {
   Position position;
-  TreeBuilder builder(name, position, faults);
+  TreeBuilder builder(text, name, position, faults);
   const CountingIterator begin(text.data(), &position);
   const CountingIterator end(text.data() + text.size(), &position);
   // Faults are thrown by the builder, so the result is always true.

@@ -99,6 +99,13 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
+std::string lower_case(std::string word) {
+  for (char& c : word) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return word;
+}
+
 std::string last_part(const std::string& key) {
   return key.substr(key.rfind('.') + 1);
 }
@@ -174,7 +181,9 @@ std::string config_reference() {
   return text.substr(1);
 }
 
-std::optional<std::string> nearest(const std::string& word, const std::vector<std::string>& names) {
+std::optional<std::string> nearest(const std::string& written,
+                                   const std::vector<std::string>& names) {
+  const std::string word = lower_case(written);
   constexpr std::size_t kLongest = 64;  // of a key that someone may have meant
   if (word.empty() || word.size() > kLongest) {
     return std::nullopt;
@@ -182,7 +191,7 @@ std::optional<std::string> nearest(const std::string& word, const std::vector<st
   std::optional<std::string> best;
   std::size_t best_distance = 0;
   for (const std::string& name : names) {
-    std::size_t distance = edit_distance(word, name);
+    const std::size_t distance = edit_distance(word, name);
     const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), name.size()) / 3);
     // "batch_size" for "global_batch_size", "learning_rate_init" for a part of it
     const bool contained =
@@ -203,7 +212,12 @@ std::string describe_unknown_key(const std::string& section, const std::string& 
                                  const AttentionConfig* settings) {
   const std::vector<FieldRow> all = list_all_fields();
   std::vector<FieldRow> rows = all;
-  std::string what = join(section, printable(key, false)) + ": unknown key";
+  std::string what = join(section, printable(key, key.empty())) + ": unknown key";
+  for (const FieldRow& row : all) {
+    if (row.key == join(section, key) && key.find('.') != std::string::npos) {
+      return what + "; expected it nested, as \"" + key.substr(0, key.find('.')) + "\": {..}";
+    }
+  }
   if (settings != nullptr) {
     const std::string name = attention_name(*settings);
     what += " for the attention \"" + name + "\"";

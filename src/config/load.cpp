@@ -218,6 +218,12 @@ LoadedConfig resolve(Layers layers, const std::string& default_name,
     config.run_name = default_name;
   }
   config.data.cache_dir = fs::absolute(config.data.cache_dir).lexically_normal().string();
+  if (!is_utf8(default_name) && config.run_name == default_name) {
+    layers.faults.emplace_back("run_name: the file's name is not UTF-8; expected a name to be set");
+  }
+  if (!is_utf8(config.data.cache_dir)) {
+    layers.faults.emplace_back("data.cache_dir: the working directory's path is not UTF-8");
+  }
   if (layers.faults.empty()) {  // else what is missing would show as contradictions
     check_config(config, state, loaded.warnings);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -276,7 +277,9 @@ class LayerReader : public FieldVisitor {
   }
 
   static const char* finite_noun(const JsonNode& node) {
-    return node.kind == Kind::text ? "a finite number" : "a number";
+    const bool infinite =
+        node.kind == Kind::text && !std::isfinite(std::strtod(node.text.c_str(), nullptr));
+    return infinite ? "a finite number" : "a number";
   }
 
   [[nodiscard]] std::string absolute(const std::string& path) const {

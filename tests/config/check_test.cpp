@@ -1,0 +1,123 @@
+#include "config/check.h"
+
+#include "config/support.h"
+
+namespace transnormer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> warnings_of(const Sets& sets) {
+  return parse_config("{}", "x.json", sets).warnings;
+}
+
+TEST(ConfigCheck, HeadsMustDivideTheWidth) {
+  EXPECT_THAT(faults_of("{\"model\":\n{\"heads\": 7}}"),
+              ElementsAre("x.json:2: model.heads: 7 does not divide model.dim 512; expected a "
+                          "divisor of it"));
+}
+
+TEST(ConfigCheck, RotatedHeadsMustHaveAnEvenWidth) {
+  EXPECT_THAT(faults_of("{}", {"model.dim=12", "model.heads=4"}),
+              ElementsAre(HasSubstr("model.dim / model.heads is 3; expected an even number")));
+  EXPECT_THAT(faults_of("{}", {"model.variant=custom", "model.lrpe=false", "model.dim=12",
+                               "model.heads=4"}),
+              IsEmpty());
+}
+
+TEST(ConfigCheck, SinusoidalPositionsNeedAnEvenWidthFromFour) {
+  const Sets odd{"model.variant=transformer", "model.dim=9", "model.heads=3"};
+  EXPECT_THAT(faults_of("{}", odd), ElementsAre(HasSubstr("9; expected an even number from 4")));
+  EXPECT_THAT(faults_of(R"({"model": {"position": "learned"}})", odd), IsEmpty());
+  EXPECT_THAT(faults_of("{}", {"model.dim=2", "model.heads=1"}),
+              ElementsAre(HasSubstr("2; expected an even number from 4")));
+}
+
+TEST(ConfigCheck, EarlyLayersAreAmongTheLayers) {
+  const std::string custom = R"({"model": {"variant": "custom", "layers": 4}})";
+  EXPECT_THAT(faults_of(custom, {"model.early_layers=4"}), IsEmpty());
+  EXPECT_THAT(faults_of(custom, {"model.early_layers=5"}),
+              ElementsAre(HasSubstr("model.early_layers: 5; expected at most model.layers, 4")));
+}
+
+TEST(ConfigCheck, OnlyCausalModelsAreServed) {
+  EXPECT_THAT(faults_of("{}", {"model.causal=false"}),
+              ElementsAre(HasSubstr("model.causal: expected true: this version trains and "
+                                    "evaluates causal models only")));
+}
+
+TEST(ConfigCheck, AMicroBatchIsPartOfTheBatch) {
+  EXPECT_THAT(faults_of("{}", {"train.global_batch_size=8", "train.micro_batch_size=8"}),
+              IsEmpty());
+  EXPECT_THAT(faults_of("{}", {"train.global_batch_size=8", "train.micro_batch_size=3"}),
+              IsEmpty());
+  EXPECT_THAT(faults_of("{}", {"train.global_batch_size=8", "train.micro_batch_size=9"}),
+              ElementsAre(HasSubstr(
+                  "train.micro_batch_size: 9; expected at most train.global_batch_size")));
+}
+
+TEST(ConfigCheck, AbsurdSizesAreRefusedWithTheMemoryTheyWouldTake) {
+  // 4 (4 dim^2 + 3 dim int(8/3 dim)) bytes a layer, dim = 2^30: 48 EiB, and six layers of it
+  EXPECT_THAT(faults_of("{}", {"model.dim=1073741824", "train.global_batch_size=1"}),
+              ElementsAre(AllOf(HasSubstr("model.dim: the model's weights would take"),
+                                HasSubstr("288.00 EiB of memory"))));
+  EXPECT_THAT(faults_of("{}", {"data.tokens_per_sample=2147483647",
+                               "train.micro_batch_size=100"
+                               "",
+                               "train.global_batch_size=2147483647"}),
+              IsEmpty());
+  EXPECT_THAT(
+      faults_of("{}", {"data.tokens_per_sample=2147483647", "train.global_batch_size=2147483647"}),
+      ElementsAre(HasSubstr("EiB of memory; expected a smaller tokens_per_sample")));
+}
+
+TEST(ConfigCheck, TheWindowIsLongerThanItsContext) {
+  EXPECT_THAT(faults_of("{}", {"validation.context_window=511"}), IsEmpty());
+  EXPECT_THAT(faults_of("{}", {"validation.context_window=512"}),
+              ElementsAre(HasSubstr("512; expected less than data.tokens_per_sample, 512")));
+}
+
+TEST(ConfigCheck, PatienceNeedsValidations) {
+  EXPECT_THAT(faults_of("{}", {"validation.patience=3", "validation.every=0"}),
+              ElementsAre(HasSubstr("validation.patience: never acts")));
+  EXPECT_THAT(warnings_of({"validation.patience=3"}),
+              ElementsAre(HasSubstr("never acts without data.valid")));
+  EXPECT_THAT(warnings_of({"validation.patience=3", "data.valid=x"}), IsEmpty());
+}
+
+TEST(ConfigCheck, AWarmUpBeyondTheEndIsAWarning) {
+  EXPECT_THAT(warnings_of({"train.steps=100", "schedule.warmup_steps=101"}),
+              ElementsAre(HasSubstr("schedule.warmup_steps: the warm-up of 101 updates")));
+  EXPECT_THAT(warnings_of({"train.steps=100", "schedule.warmup_steps=100"}), IsEmpty());
+  EXPECT_THAT(warnings_of({"train.steps=0"}), IsEmpty());
+}
+
+TEST(ConfigCheck, TheLeastLearningRateIsAtMostThePeak) {
+  EXPECT_THAT(faults_of("{}", {"schedule.min_lr=0.1"}),
+              ElementsAre(HasSubstr("schedule.min_lr: larger than optimizer.lr")));
+}
+
+TEST(ConfigCheck, ATokenizerToMakeFitsTheModel) {
+  EXPECT_THAT(faults_of("{}", {"tokenizer.vocab_size=4"}),
+              ElementsAre(HasSubstr("4; expected 0 or at least 5")));
+  const std::string model =
+      R"({"model": {"vocab_size": 100}, "tokenizer": {"type": "sentencepiece"}})";
+  EXPECT_THAT(faults_of(model, {"tokenizer.vocab_size=101"}),
+              ElementsAre(HasSubstr("101; expected at most model.vocab_size, 100")));
+  EXPECT_THAT(faults_of(model, {"tokenizer.vocab_size=101", "tokenizer.path=a.model"}), IsEmpty());
+}
+
+TEST(ConfigCheck, DoesNotJudgeWhatIsFaultyByItself) {
+  EXPECT_THAT(faults_of("{}", {"model.heads=7", "model.dim=x"}),
+              ElementsAre(HasSubstr("model.dim: expected an integer")));
+}
+
+TEST(ConfigCheck, ReportsBesideTheFaultsOfSingleKeys) {
+  EXPECT_THAT(faults_of("{}", {"model.heads=7", "train.steps=x"}),
+              ElementsAre(HasSubstr("train.steps"), HasSubstr("7 does not divide")));
+}
+
+}  // namespace
+}  // namespace transnormer

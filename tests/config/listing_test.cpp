@@ -1,0 +1,63 @@
+#include "config/listing.h"
+
+#include "config/support.h"
+
+namespace transnormer {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(NearestName, ForgivesTyposCaseAndMissingParts) {
+  const std::vector<std::string> names{"dim", "heads", "dropout", "global_batch_size"};
+  EXPECT_EQ(nearest("heds", names), "heads");
+  EXPECT_EQ(nearest("dropuot", names), "dropout");
+  EXPECT_EQ(nearest("DIM", names), "dim");
+  EXPECT_EQ(nearest("batch_size", names), "global_batch_size");
+  EXPECT_EQ(nearest("optimizer", names), std::nullopt);
+  EXPECT_EQ(nearest("", names), std::nullopt);
+}
+
+TEST(UnknownKey, IsLookedForInOtherSectionsToo) {
+  EXPECT_THAT(describe_unknown_key("", "lr", nullptr), HasSubstr("did you mean \"optimizer.lr\""));
+  EXPECT_THAT(describe_unknown_key("model", "tokens_per_sample", nullptr),
+              HasSubstr("did you mean \"data.tokens_per_sample\" (an integer from 1"));
+  EXPECT_THAT(describe_unknown_key("model", "block", nullptr),
+              HasSubstr("did you mean \"model.early.block\""));
+}
+
+TEST(UnknownKey, ThatIsNearToNothingListsWhatThereIs) {
+  EXPECT_EQ(describe_unknown_key("validation", "zzz", nullptr),
+            "validation.zzz: unknown key; expected one of \"every\", \"batch_size\", \"patience\", "
+            "\"context_window\"");
+}
+
+TEST(UnknownKey, WrittenWithDotsIsToldToNest) {
+  EXPECT_EQ(describe_unknown_key("", "model.dim", nullptr),
+            "model.dim: unknown key; expected it nested, as \"model\": {..}");
+}
+
+TEST(UnknownKey, OfAnAttentionNamesTheSettingsOfThatOne) {
+  const AttentionConfig norm = NormAttentionConfig{};
+  EXPECT_EQ(describe_unknown_key("model.early", "kernels", &norm),
+            "model.early.kernels: unknown key for the attention \"norm\"; did you mean "
+            "\"model.early.kernel\" (one of \"elu1\", \"elu\")?");
+  EXPECT_EQ(describe_unknown_key("model.early", "block", &norm),
+            "model.early.block: unknown key for the attention \"norm\"; expected one of "
+            "\"attention\", \"kernel\", \"output_norm\"");
+}
+
+TEST(ConfigReference, HasALineForEveryKeyOfEveryAttention) {
+  const std::string text = config_reference();
+  EXPECT_THAT(text, HasSubstr("### `model`\n"));
+  EXPECT_THAT(text, HasSubstr("| `dim` | `512` | an integer from 1 to 2147483647 | Width of the "
+                              "model |\n"));
+  EXPECT_THAT(text, HasSubstr("| `early.block` (\"diag\" only) | `64` |"));
+  EXPECT_THAT(text, HasSubstr("| `early.kernel` (\"norm\" only) | `\"elu1\"` |"));
+  for (const FieldRow& row : list_all_fields()) {
+    EXPECT_FALSE(row.help.empty()) << row.key;
+    EXPECT_FALSE(row.expected.empty()) << row.key;
+  }
+}
+
+}  // namespace
+}  // namespace transnormer
