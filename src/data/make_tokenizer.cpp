@@ -17,7 +17,6 @@
 #include "util/file.h"
 #include "util/hash.h"
 #include "util/philox.h"
-#include "util/units.h"
 
 namespace transnormer {
 namespace {
@@ -122,8 +121,7 @@ std::string make_word_dictionary(const TextPass& pass, const TokenizerConfig& co
 }
 
 std::string make_sentencepiece_model(const TextPass& pass, const TokenizerConfig& config) {
-  log::info("training a sentencepiece model of " + format_count(config.vocab_size) +
-            " pieces; this can take minutes");
+  log::info("training a sentencepiece model; this can take minutes");
   if (config.sample_lines > 0) {
     std::vector<std::string> lines = sample_lines(pass, config.sample_lines);
     std::size_t at = 0;
@@ -169,13 +167,15 @@ std::string digest_line(const std::string& bytes, const fs::path& file) {
 }
 
 // Nothing where it is not there or not whole.
-std::optional<std::string> read_made(const fs::path& file) {
+std::optional<std::string> read_made(const fs::path& file, bool warn) {
   if (!fs::exists(file) || !fs::exists(digest_file(file))) {
     return std::nullopt;
   }
   std::string bytes = read_file(file);
   if (read_file(digest_file(file)) != digest_line(bytes, file)) {
-    log::warn(file.string() + ": is damaged; it is made again");
+    if (warn) {
+      log::warn(file.string() + ": is damaged; it is made again");
+    }
     return std::nullopt;
   }
   return bytes;
@@ -185,12 +185,12 @@ std::string obtain_made(const Config& config, FileDigests& digests, bool progres
   const fs::path directory = config.data.cache_dir;
   const fs::path file = directory / ("tokenizer-" + recipe_digest(config, digests).substr(0, 32) +
                                      (is_word(config) ? ".txt" : ".model"));
-  if (std::optional<std::string> made = read_made(file)) {
+  if (std::optional<std::string> made = read_made(file, false)) {
     return *std::move(made);
   }
   make_directories(directory);
   const FileLock lock = FileLock::acquire(directory / "lock");
-  if (std::optional<std::string> made = read_made(file)) {  // by the one we waited for
+  if (std::optional<std::string> made = read_made(file, true)) {  // by the one we waited for
     return *std::move(made);
   }
   std::string bytes = make_tokenizer(config, progress);

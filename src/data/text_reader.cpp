@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "log/console.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -86,11 +85,7 @@ void TextReader::check_is_text(const char* data, std::size_t size) {
     throw UserError(file().string() + ": is not text: a NUL byte at offset " +
                     format_count(offset) + "; expected plain UTF-8 text");
   }
-  if (!warned_of_returns_ && std::memchr(data, '\r', size) != nullptr) {
-    warned_of_returns_ = true;
-    log::warn(file().string() +
-              ": holds carriage returns; lines end at line feeds only, so they stay in the text");
-  }
+  saw_carriage_return_ = saw_carriage_return_ || std::memchr(data, '\r', size) != nullptr;
 }
 
 }  // namespace transnormer

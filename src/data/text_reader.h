@@ -28,6 +28,8 @@ class TextReader {
   bool next(TextChunk& chunk);
 
   [[nodiscard]] std::int64_t bytes_read() const { return bytes_read_; }
+  // Whether a carriage return came by: a sign of line ends that are not ours.
+  [[nodiscard]] bool saw_carriage_return() const { return saw_carriage_return_; }
 
  private:
   [[nodiscard]] const std::filesystem::path& file() const { return files_[file_]; }
@@ -44,7 +46,7 @@ class TextReader {
   std::int64_t next_number_ = 0;
   std::int64_t bytes_read_ = 0;
   std::int64_t file_bytes_read_ = 0;
-  bool warned_of_returns_ = false;
+  bool saw_carriage_return_ = false;
 };
 
 }  // namespace transnormer

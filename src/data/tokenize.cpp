@@ -7,6 +7,7 @@
 
 #include "data/parallel_text.h"
 #include "data/text_reader.h"
+#include "log/console.h"
 #include "log/progress.h"
 #include "util/error.h"
 
@@ -106,6 +107,10 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
         bar.update(counts.bytes);
       });
   bar.finish();
+  if (reader.saw_carriage_return()) {
+    log::warn(names(pass.files) +
+              ": holds carriage returns; lines end at line feeds only, so they stay in the text");
+  }
   counts.types = std::ranges::count(seen, 1);
   if (counts.words == 0) {
     throw UserError(names(pass.files) + ": is empty: it holds no word");

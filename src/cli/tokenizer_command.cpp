@@ -1,0 +1,135 @@
+// tokenizer: makes tokenizer files, and turns text into ids and back.
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "config/load.h"
+#include "data/make_tokenizer.h"
+#include "log/console.h"
+#include "tokenizer/tokenizer.h"
+#include "util/file.h"
+#include "util/units.h"
+
+namespace transnormer::cli {
+namespace {
+
+struct TrainRequest {
+  std::string config;
+  std::string out;
+  std::vector<std::string> sets;
+};
+
+ExitStatus run_tokenizer_train(const TrainRequest& request) {
+  const LoadedConfig loaded = load_config(request.config, request.sets);
+  for (const std::string& warning : loaded.warnings) {
+    log::warn(warning);
+  }
+  const std::filesystem::path out = request.out;
+  if (std::filesystem::is_directory(out)) {
+    throw UserError("--out: " + request.out + " is a directory; name the file to write");
+  }
+  const std::string bytes = make_tokenizer(loaded.config, true);
+  write_file_atomically(out, bytes);
+  log::info(request.out + ": " + format_count(parse_tokenizer(bytes, request.out)->size()) +
+            " tokens");
+  return ExitStatus::done;
+}
+
+void check_output() {
+  if (!std::cout) {
+    throw WriteError("standard output: cannot be written");
+  }
+}
+
+// Lines end at '\n' only; the last may lack it.
+bool next_line(std::string& line) {
+  check_output();
+  return static_cast<bool>(std::getline(std::cin, line));
+}
+
+ExitStatus run_encode(const std::string& path) {
+  const auto tokenizer = load_tokenizer(path);
+  std::string line;
+  std::vector<TokenId> ids;
+  while (next_line(line)) {
+    ids.clear();
+    tokenizer->encode_line(line, ids);
+    std::string text;
+    for (const TokenId id : ids) {
+      text += (text.empty() ? "" : " ") + std::to_string(id);
+    }
+    std::cout << text << '\n';
+  }
+  std::cout.flush();
+  check_output();
+  return ExitStatus::done;
+}
+
+std::vector<TokenId> parse_ids(std::string_view line, std::int64_t number, std::int64_t size) {
+  std::vector<TokenId> ids;
+  while (true) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    if (line.empty()) {
+      return ids;
+    }
+    const std::string_view word = line.substr(0, line.find_first_of(" \t\r"));
+    std::int64_t id = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= size) {
+      throw UserError("standard input: line " + std::to_string(number) + ": \"" +
+                      std::string(word.substr(0, 40)) + "\" is no token id; expected 0 to " +
+                      std::to_string(size - 1));
+    }
+    ids.push_back(static_cast<TokenId>(id));
+    line.remove_prefix(word.size());
+  }
+}
+
+ExitStatus run_decode(const std::string& path) {
+  const auto tokenizer = load_tokenizer(path);
+  std::string line;
+  for (std::int64_t number = 1; next_line(line); ++number) {
+    std::cout << tokenizer->decode(parse_ids(line, number, tokenizer->size())) << '\n';
+  }
+  std::cout.flush();
+  check_output();
+  return ExitStatus::done;
+}
+
+void add_tokenizer_train(CLI::App& group, Run& run) {
+  CLI::App* command = group.add_subcommand(
+      "train", "Make the tokenizer that a config describes from its training text");
+  auto request = std::make_shared<TrainRequest>();
+  command->add_option("CONFIG", request->config, "A config file")->required();
+  command->add_option("--out", request->out, "The file to write")->required();
+  add_sets(*command, request->sets);
+  command->callback([request, &run] { run = [request] { return run_tokenizer_train(*request); }; });
+}
+
+void add_filter(CLI::App& group, Run& run, const std::string& name, const std::string& help,
+                ExitStatus (*filter)(const std::string&)) {
+  CLI::App* command = group.add_subcommand(name, help);
+  auto path = std::make_shared<std::string>();
+  command->add_option("PATH", *path, "A dictionary or a sentencepiece model")->required();
+  command->callback([path, filter, &run] { run = [path, filter] { return filter(*path); }; });
+}
+
+}  // namespace
+
+void add_tokenizer(CLI::App& app, Run& run) {
+  CLI::App* group = app.add_subcommand("tokenizer", "Make tokenizers; text to ids and back");
+  group->require_subcommand(1);
+  add_tokenizer_train(*group, run);
+  add_filter(*group, run, "encode", "Lines of text from stdin to lines of ids on stdout",
+             run_encode);
+  add_filter(*group, run, "decode", "Lines of ids from stdin to lines of text on stdout",
+             run_decode);
+}
+
+}  // namespace transnormer::cli

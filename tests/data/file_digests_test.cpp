@@ -1,0 +1,71 @@
+#include "data/file_digests.h"
+
+#include "data/support.h"
+#include "util/hash.h"
+
+namespace transnormer {
+namespace {
+
+class FileDigestsTest : public testing::Test {
+ protected:
+  FileDigestsTest() { write_file(path_, "content"); }
+
+  // An index that knows the file by this digest.
+  void write_index(const std::string& digest) const {
+    const FileIdentity id = identify(path_);
+    write_file(dir_ / "index.json",
+               R"({"version":1,"digests":{")" + path_.string() + R"(":{"size":)" +
+                   std::to_string(id.size) + R"(,"modified_ns":)" + std::to_string(id.modified_ns) +
+                   R"(,"changed_ns":)" + std::to_string(id.changed_ns) + R"(,"inode":)" +
+                   std::to_string(id.inode) + R"(,"offset":0,"sha256":")" + digest + "\"}}}");
+  }
+
+  test::TemporaryDirectory dir_;
+  std::filesystem::path path_ = dir_ / "file";
+};
+
+TEST_F(FileDigestsTest, AreThoseOfTheContent) {
+  FileDigests digests(dir_.path());
+  EXPECT_EQ(digests.digest(path_), sha256("content"));
+  EXPECT_EQ(digests.digest(path_, 3), sha256("tent"));
+  EXPECT_EQ(digests.digest(std::vector{path_, path_}),
+            sha256(sha256("content") + '\n' + sha256("content") + '\n'));
+}
+
+TEST_F(FileDigestsTest, AreNotComputedAgainForAnUnchangedFile) {
+  write_index("remembered");
+  EXPECT_EQ(FileDigests(dir_.path()).digest(path_), "remembered");
+}
+
+TEST_F(FileDigestsTest, AreComputedAgainForAChangedFileOrAnotherPart) {
+  write_index("remembered");
+  EXPECT_EQ(FileDigests(dir_.path()).digest(path_, 3), sha256("tent"));
+  write_file(path_, "changed content");
+  EXPECT_EQ(FileDigests(dir_.path()).digest(path_), sha256("changed content"));
+}
+
+TEST_F(FileDigestsTest, AreNotRememberedForAFileWrittenAMomentAgo) {
+  FileDigests digests(dir_.path());
+  static_cast<void>(digests.digest(path_));
+  digests.save();
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "index.json"));
+}
+
+TEST_F(FileDigestsTest, AreRememberedForASettledFile) {
+  const std::filesystem::path own = TRANSNORMER_SOURCE_DIR "/CMakeLists.txt";
+  FileDigests digests(dir_.path());
+  const std::string digest = digests.digest(own);
+  digests.save();
+  EXPECT_THAT(read_file(dir_ / "index.json"), testing::HasSubstr(digest));
+  EXPECT_EQ(FileDigests(dir_.path()).digest(own), digest);
+}
+
+TEST_F(FileDigestsTest, SurviveADamagedIndex) {
+  for (const char* index : {"", "{", "[]", R"({"version":1,"digests":{"x":{"size":"big"}}})"}) {
+    write_file(dir_ / "index.json", index);
+    EXPECT_EQ(FileDigests(dir_.path()).digest(path_), sha256("content")) << index;
+  }
+}
+
+}  // namespace
+}  // namespace transnormer

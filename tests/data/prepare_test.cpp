@@ -1,0 +1,226 @@
+#include "data/prepare.h"
+
+#include <thread>
+
+#include "data/cache_file.h"
+#include "data/shared_data.h"
+#include "data/support.h"
+
+namespace transnormer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<TokenId> tokens_of(const TokenStream& stream) {
+  std::vector<TokenId> tokens;
+  for (std::int64_t i = 0; i < stream.size(); ++i) {
+    tokens.push_back(stream[i]);
+  }
+  return tokens;
+}
+
+class Prepare : public testing::Test {
+ protected:
+  Prepare() {
+    write_file(dir_ / "dict.txt", "the 3\ncat 2\nsat 1\n");
+    write_file(dir_ / "train.txt", "the cat\n\n the  dog <unk>\nsat");
+    config_.tokenizer.path = (dir_ / "dict.txt").string();
+    config_.data.train = {(dir_ / "train.txt").string()};
+    config_.data.cache_dir = (dir_ / "cache").string();
+  }
+  [[nodiscard]] PreparedData prepare() const { return prepare_data(config_, {.progress = false}); }
+  [[nodiscard]] std::string fault() const {
+    return test::fault_of([&] { static_cast<void>(prepare()); });
+  }
+  [[nodiscard]] std::filesystem::path cache_file() const {
+    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache")) {
+      if (entry.path().extension() == ".tokens") {
+        return entry.path();
+      }
+    }
+    return {};
+  }
+
+  test::TemporaryDirectory dir_;
+  Config config_;
+};
+
+const std::vector<TokenId> kTokens{4, 5, 2, 2, 4, 3, 3, 2, 6, 2};
+
+TEST_F(Prepare, CodesLinesWithAnEndTokenEachAndCounts) {
+  const PreparedData data = prepare();
+  const PreparedSplit& split = data.at(Split::train);
+  EXPECT_EQ(tokens_of(split.stream), kTokens);
+  EXPECT_EQ(
+      split.counts,
+      (SplitCounts{.tokens = 10, .types = 5, .unknown = 2, .lines = 4, .bytes = 28, .words = 6}));
+  EXPECT_EQ(split.stream.digest(), TokenStream(kTokens).digest());
+  EXPECT_FALSE(data.find(Split::valid).has_value());
+  EXPECT_THAT(test::fault_of([&] { static_cast<void>(data.at(Split::test)); }),
+              HasSubstr("data.test: is not set"));
+}
+
+TEST_F(Prepare, LeavesLineEndsOutWhereAsked) {
+  config_.data.line_end = LineEnd::none;
+  EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(4, 5, 4, 3, 3, 6));
+}
+
+TEST_F(Prepare, GivesTheSameStreamOnAnyNumberOfThreads) {
+  std::string text;
+  for (int i = 0; i < 300000; ++i) {
+    text += (i % 3 == 0 ? "the " : "cat ") + std::string(i % 17 == 0 ? "\n" : "");
+  }
+  write_file(dir_ / "train.txt", text);
+  config_.train.threads = 1;
+  const PreparedSplit by_one = prepare().at(Split::train);
+  config_.train.threads = 4;
+  config_.data.cache_dir = (dir_ / "other").string();
+  const PreparedSplit by_four = prepare().at(Split::train);
+  EXPECT_EQ(by_four.stream.digest(), by_one.stream.digest());
+  EXPECT_EQ(by_four.counts, by_one.counts);
+  EXPECT_EQ(by_one.counts.words, 300000);
+}
+
+TEST_F(Prepare, JoinsFilesAndEndsTheLastLineOfEach) {
+  write_file(dir_ / "b.txt", "cat");
+  write_file(dir_ / "c.txt", "sat\n");
+  config_.data.train = {(dir_ / "[bc].txt").string(), (dir_ / "b.txt").string()};
+  EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(5, 2, 6, 2, 5, 2));
+}
+
+TEST_F(Prepare, UsesACacheAgainAndTellsSo) {
+  EXPECT_GT(prepare().at(Split::train).seconds, 0);
+  const FileIdentity before = identify(cache_file());
+  const PreparedData again = prepare();
+  EXPECT_EQ(again.at(Split::train).seconds, 0);
+  EXPECT_EQ(again.at(Split::train).counts.tokens, 10);
+  EXPECT_EQ(identify(cache_file()), before);
+}
+
+TEST_F(Prepare, WorksFromAReadyCacheThatCannotBeWritten) {
+  static_cast<void>(prepare());
+  std::filesystem::remove(dir_ / "cache" / "lock");
+  std::filesystem::permissions(dir_ / "cache", std::filesystem::perms{0555});
+  EXPECT_EQ(tokens_of(prepare().at(Split::train).stream), kTokens);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "cache" / "lock"));
+  std::filesystem::permissions(dir_ / "cache", std::filesystem::perms{0755});
+}
+
+TEST_F(Prepare, BuildsAnewWhenTheTextOrTheDictionaryChanges) {
+  static_cast<void>(prepare());
+  write_file(dir_ / "train.txt", "cat\n");
+  EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(5, 2));
+  write_file(dir_ / "dict.txt", "dog 1\ncat 1\nfox 1\n");
+  EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(5, 2));
+  write_file(dir_ / "dict.txt", "cat 1\n");
+  EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(4, 2));
+}
+
+TEST_F(Prepare, BuildsADamagedCutOrForeignCacheAgain) {
+  static_cast<void>(prepare());
+  const std::filesystem::path cache = cache_file();
+  const std::string whole = read_file(cache);
+  std::string flipped = whole;
+  flipped[513] = 1;
+  const std::vector<std::string> bad{flipped,   whole.substr(0, 515),  whole + "x", "",
+                                     "foreign", std::string(600, '\0')};
+  for (const std::string& bytes : bad) {
+    write_file(cache, bytes);
+    const PreparedData data = prepare();
+    EXPECT_GT(data.at(Split::train).seconds, 0);
+    EXPECT_EQ(tokens_of(data.at(Split::train).stream), kTokens);
+    EXPECT_EQ(read_file(cache), whole);
+  }
+}
+
+TEST_F(Prepare, BuildsACacheOfAnotherTextUnderItsNameAgain) {
+  static_cast<void>(prepare());
+  const std::filesystem::path right = cache_file();
+  write_file(dir_ / "dict.txt", "cat 1\n");
+  const std::string other_digest = prepare().tokenizer->digest();
+  std::filesystem::path other;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache")) {
+    if (entry.path().extension() == ".tokens" && entry.path() != right) {
+      other = entry.path();
+    }
+  }
+  ASSERT_EQ(read_cache_info(other).key.tokenizer_digest, other_digest);
+  std::filesystem::copy_file(right, other, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(prepare().at(Split::train).counts.unknown, 5);
+  EXPECT_EQ(read_cache_info(other).key.tokenizer_digest, other_digest);
+}
+
+TEST_F(Prepare, OpensOnlyTheWantedSplits) {
+  config_.data.valid = {(dir_ / "none.txt").string()};
+  const PreparedData data = prepare_data(config_, {.wanted = {Split::train}, .progress = false});
+  EXPECT_TRUE(data.find(Split::train).has_value());
+  EXPECT_THAT(fault(), HasSubstr("data.valid: "));
+}
+
+TEST_F(Prepare, CanBeAskedByManyThreadsAtOnce) {
+  std::vector<std::string> digests(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& digest : digests) {
+      threads.emplace_back([&] { digest = prepare().at(Split::train).stream.digest(); });
+    }
+  }
+  EXPECT_THAT(digests, testing::Each(TokenStream(kTokens).digest()));
+}
+
+TEST_F(Prepare, RefusesEmptyAndBinaryText) {
+  write_file(dir_ / "train.txt", "");
+  EXPECT_THAT(fault(), HasSubstr("train.txt: is empty"));
+  write_file(dir_ / "train.txt", "\n\n \n");
+  EXPECT_THAT(fault(), HasSubstr("train.txt: is empty"));
+  write_file(dir_ / "train.txt", std::string("a\0b\n", 4));
+  EXPECT_THAT(fault(), HasSubstr("train.txt: is not text"));
+  EXPECT_EQ(cache_file(), "");
+}
+
+TEST_F(Prepare, NamesTheCacheDirectoryThatCannotBeMade) {
+  config_.data.cache_dir = (dir_ / "dict.txt" / "cache").string();
+  EXPECT_THAT(fault(), HasSubstr("dict.txt/cache: cannot be made"));
+}
+
+TEST_F(Prepare, TakesATokenizerThatIsGiven) {
+  config_.tokenizer.path = "/nowhere";
+  const PreparedData data =
+      prepare_data(config_, parse_tokenizer("cat 1\n", "given"), {.progress = false});
+  EXPECT_EQ(data.at(Split::train).counts.unknown, 5);
+}
+
+TEST_F(Prepare, TokenizesOneFileWithoutACache) {
+  const auto tokenizer = load_tokenizer(dir_ / "dict.txt");
+  const PreparedSplit split = tokenize_file(dir_ / "train.txt", *tokenizer, LineEnd::eos);
+  EXPECT_EQ(tokens_of(split.stream), kTokens);
+  EXPECT_EQ(split.counts, prepare().at(Split::train).counts);
+  EXPECT_THAT(test::fault_of(
+                  [&] { static_cast<void>(tokenize_file(dir_.path(), *tokenizer, LineEnd::eos)); }),
+              HasSubstr("is a directory"));
+}
+
+TEST_F(Prepare, CountsEachToken) {
+  EXPECT_THAT(count_tokens(prepare().at(Split::train).stream, 8),
+              ElementsAre(0, 0, 4, 2, 2, 1, 1, 0));
+}
+
+// The counts that fairseq's users know.
+TEST_F(Prepare, GivesThePublishedCountsOfWikiText103) {
+  const auto folder = test::shared_data("wikitext-103");
+  TRANSNORMER_NEEDS(folder);
+  config_.tokenizer.path = (folder / "dict.txt").string();
+  config_.data.train.clear();
+  config_.data.valid = {(folder / "wiki.valid.tokens").string()};
+  config_.data.test = {(folder / "wiki.test.tokens").string()};
+  const PreparedData data = prepare();
+  EXPECT_EQ(data.tokenizer->size(), 267744);
+  EXPECT_EQ(data.at(Split::valid).counts.tokens, 217646);
+  EXPECT_EQ(data.at(Split::valid).counts.unknown, 1657);
+  EXPECT_EQ(data.at(Split::test).counts.tokens, 245569);
+  EXPECT_EQ(data.at(Split::test).counts.unknown, 2492);
+}
+
+}  // namespace
+}  // namespace transnormer

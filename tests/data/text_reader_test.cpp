@@ -1,0 +1,100 @@
+#include "data/text_reader.h"
+
+#include <atomic>
+
+#include "data/parallel_text.h"
+#include "data/support.h"
+
+namespace transnormer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TextReaderTest : public testing::Test {
+ protected:
+  std::filesystem::path file(const std::string& name, const std::string& text) const {
+    write_file(dir_ / name, text);
+    return dir_ / name;
+  }
+  static std::vector<std::string> chunks(const std::vector<std::filesystem::path>& files,
+                                         std::size_t chunk_bytes) {
+    TextReader reader(files, chunk_bytes);
+    std::vector<std::string> all;
+    for (TextChunk chunk; reader.next(chunk);) {
+      EXPECT_EQ(chunk.number, static_cast<std::int64_t>(all.size()));
+      all.push_back(chunk.text);
+    }
+    return all;
+  }
+
+  test::TemporaryDirectory dir_;
+};
+
+TEST_F(TextReaderTest, CutsBetweenLinesOnly) {
+  EXPECT_THAT(chunks({file("a", "one\ntwo\nthree\nfour\n")}, 9),
+              ElementsAre("one\ntwo\n", "three\n", "four\n"));
+}
+
+TEST_F(TextReaderTest, EndsALineWithItsFile) {
+  EXPECT_THAT(chunks({file("a", "one\ntw"), file("b", ""), file("c", "o\n")}, 100),
+              ElementsAre("one\n", "tw", "o\n"));
+}
+
+TEST_F(TextReaderTest, TakesLinesLongerThanAChunkWhole) {
+  const std::string line(1000, 'x');
+  EXPECT_THAT(chunks({file("a", "a\n" + line + "\n\nb")}, 7),
+              ElementsAre("a\n", line + "\n\n", "b"));
+}
+
+TEST_F(TextReaderTest, RefusesNulBytesAndSaysWhere) {
+  const auto path = file("a", "one\ntwo\n" + std::string("x\0y\n", 4));
+  EXPECT_THAT(test::fault_of([&] { static_cast<void>(chunks({path}, 5)); }),
+              HasSubstr("is not text: a NUL byte at offset 9"));
+}
+
+TEST_F(TextReaderTest, RefusesAMissingFile) {
+  EXPECT_THAT(test::fault_of([&] { static_cast<void>(chunks({dir_ / "none"}, 5)); }),
+              HasSubstr("none: cannot be read"));
+}
+
+TEST_F(TextReaderTest, NoticesCarriageReturns) {
+  for (const bool with : {false, true}) {
+    TextReader reader({file("a", with ? "one\r\n" : "one\n")});
+    TextChunk chunk;
+    ASSERT_TRUE(reader.next(chunk));
+    EXPECT_EQ(reader.saw_carriage_return(), with);
+    EXPECT_EQ(reader.bytes_read(), with ? 5 : 4);
+  }
+}
+
+TEST_F(TextReaderTest, IsConsumedInOrderHoweverManyThreadsWork) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) {
+    text += std::to_string(i) + '\n';
+  }
+  TextReader reader({file("a", text)}, 64);
+  std::string joined;
+  std::atomic<int> busy = 0;
+  for_each_chunk(
+      reader, 4, [](int, std::string_view chunk) { return std::string(chunk); },
+      [&](std::string chunk) {
+        EXPECT_EQ(++busy, 1);
+        joined += chunk;
+        --busy;
+      });
+  EXPECT_EQ(joined, text);
+}
+
+TEST_F(TextReaderTest, StopsAllThreadsAtTheFirstFailure) {
+  TextReader reader({file("a", std::string(10000, '\n'))}, 16);
+  const auto run = [&] {
+    for_each_chunk(
+        reader, 4, [](int, std::string_view) -> int { throw UserError("the work failed"); },
+        [](int) {});
+  };
+  EXPECT_EQ(test::fault_of(run), "the work failed");
+}
+
+}  // namespace
+}  // namespace transnormer
