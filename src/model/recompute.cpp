@@ -1,9 +1,10 @@
 #include "model/recompute.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
 #include <utility>
 
@@ -11,49 +12,50 @@ namespace transnormer {
 namespace {
 
 using Piece = std::function<at::Tensor(const at::Tensor&)>;
-using torch::autograd::AutogradContext;
+using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// Carries the piece from the forward to the backward pass.
-struct PieceHolder : torch::CustomClassHolder {
-  explicit PieceHolder(Piece function) : piece(std::move(function)) {}
-  Piece piece;
-};
-
-// The parameters are inputs too, so that their gradients come back through this function, and a
-// gradient that was not asked for is not made.
-class Recomputed : public torch::autograd::Function<Recomputed> {
+// The parameters are inputs as x is, so that their gradients come back through this node.
+class RecomputeNode : public torch::autograd::Node {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const std::vector<at::Tensor>& parameters, const Piece& piece) {
-    variable_list saved{x};
-    saved.insert(saved.end(), parameters.begin(), parameters.end());
-    context->save_for_backward(std::move(saved));
-    context->saved_data["piece"] =
-        at::IValue::make_capsule(c10::make_intrusive<PieceHolder>(piece));
-    return piece(x);
+  RecomputeNode(const at::Tensor& x, std::vector<at::Tensor> parameters, Piece piece)
+      : Node(torch::autograd::collect_next_edges(x, parameters)),
+        x_(x, /*is_output=*/false),
+        parameters_(std::move(parameters)),
+        piece_(std::move(piece)) {}
+
+  variable_list apply(variable_list&& gradients) override {
+    variable_list inputs{x_.unpack().detach().requires_grad_()};
+    inputs.insert(inputs.end(), parameters_.begin(), parameters_.end());
+    at::AutoGradMode record(true);
+    const at::Tensor y = piece_(inputs.front());
+    return torch::autograd::grad({y}, inputs, {gradients.front()}, /*retain_graph=*/false,
+                                 /*create_graph=*/false, /*allow_unused=*/true);
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    variable_list inputs = context->get_saved_variables();
-    inputs.front() = inputs.front().detach().requires_grad_();
-    const auto holder =
-        c10::static_intrusive_pointer_cast<PieceHolder>(context->saved_data["piece"].toCapsule());
-    at::AutoGradMode record(true);
-    const at::Tensor y = holder->piece(inputs.front());
-    variable_list result = torch::autograd::grad({y}, inputs, {gradients.front()},
-                                                 /*retain_graph=*/false, /*create_graph=*/false,
-                                                 /*allow_unused=*/true);
-    result.emplace_back();  // the piece has none
-    return result;
-  }
+  void release_variables() override { x_.reset_data(); }
+
+ private:
+  SavedVariable x_;
+  std::vector<at::Tensor> parameters_;
+  Piece piece_;
 };
 
 }  // namespace
 
 at::Tensor recomputed(const at::Tensor& x, const std::vector<at::Tensor>& parameters,
                       const Piece& piece) {
-  return Recomputed::apply(x, parameters, piece);
+  at::Tensor y;
+  {
+    at::NoGradGuard no_grad;
+    y = piece(x);
+  }
+  if (at::GradMode::is_enabled()) {
+    torch::autograd::set_history(
+        y, std::shared_ptr<RecomputeNode>(new RecomputeNode(x, parameters, piece),
+                                          torch::autograd::deleteNode));
+  }
+  return y;
 }
 
 }  // namespace transnormer
