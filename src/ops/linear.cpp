@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 #include "ops/compute_type.h"
 
 namespace transnormer::ops {
@@ -15,14 +17,15 @@ using torch::autograd::variable_list;
 // once.
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, at::ScalarType compute) {
+                            const std::optional<at::Tensor>& bias, at::ScalarType compute) {
     const at::Tensor input = product_operand(x, compute);
     const at::Tensor shadow = product_operand(weight, compute);
     context->save_for_backward({input, shadow});
     context->saved_data["compute"] = static_cast<std::int64_t>(compute);
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
     context->saved_data["weight_type"] = static_cast<std::int64_t>(weight.scalar_type());
-    return at::linear(input, shadow, bias.defined() ? product_operand(bias, compute) : bias)
+    context->saved_data["has_bias"] = bias.has_value();
+    return at::linear(input, shadow, bias ? product_operand(*bias, compute) : at::Tensor())
         .to(compute);
   }
 
@@ -44,7 +47,7 @@ struct Linear : torch::autograd::Function<Linear> {
     if (context->needs_input_grad(1)) {
       d_weight = at::mm(rows.t(), input.reshape({-1, input.size(-1)})).to(type("weight_type"));
     }
-    if (context->needs_input_grad(2)) {
+    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
       d_bias = at::sum(rows, {0}, false, type("weight_type"));
     }
     return {d_x, d_weight, d_bias, {}};
@@ -55,7 +58,8 @@ struct Linear : torch::autograd::Function<Linear> {
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   at::ScalarType compute) {
-  return Linear::apply(x, weight, bias, compute);
+  // An undefined tensor cannot be an input of a function.
+  return Linear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, compute);
 }
 
 }  // namespace transnormer::ops
