@@ -3,11 +3,7 @@
 
 namespace transnormer::cli {
 void add_train(CLI::App&, Run&) {}
-void add_eval(CLI::App&, Run&) {}
-void add_generate(CLI::App&, Run&) {}
 void add_prepare(CLI::App&, Run&) {}
 void add_tokenizer(CLI::App&, Run&) {}
-void add_config(CLI::App&, Run&) {}
 void add_inspect(CLI::App&, Run&) {}
-void add_bench(CLI::App&, Run&) {}
 }  // namespace transnormer::cli

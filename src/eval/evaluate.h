@@ -18,9 +18,9 @@ struct EvaluateOptions {
   at::ScalarType compute = at::kFloat;
   TokenId first_input = 0;  // stands before the first token
   // Called in stream order with the losses of tokens [index, index + nll.size()).
-  std::function<void(std::int64_t index, std::span<const float> nll)> on_tokens;
-  std::function<void(std::int64_t done)> on_progress;  // tokens scored so far
-  std::function<bool()> should_stop;                   // asked between batches
+  std::function<void(std::int64_t index, std::span<const float> nll)> on_tokens = nullptr;
+  std::function<void(std::int64_t done)> on_progress = nullptr;  // tokens scored so far
+  std::function<bool()> should_stop = nullptr;                   // asked between batches
 };
 
 struct EvaluateResult {

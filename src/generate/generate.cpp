@@ -12,21 +12,6 @@
 namespace transnormer {
 namespace {
 
-void check_options(const TransNormer& model, std::int64_t inputs, const GenerateOptions& options) {
-  check(options.sampling);
-  if (options.max_tokens < 0) {
-    throw UserError("max-tokens must be at least 0");
-  }
-  // The last new token is never read.
-  const std::int64_t positions = inputs + std::max<std::int64_t>(options.max_tokens - 1, 0);
-  const std::int64_t table = model.size().max_positions;
-  if (model.config().position == PositionKind::learned && positions > table) {
-    throw UserError("the prompt and " + std::to_string(options.max_tokens) + " new tokens need " +
-                    std::to_string(positions) + " positions, but the model learned only " +
-                    std::to_string(table) + " (data.tokens_per_sample): shorten either");
-  }
-}
-
 // Brings the state up to date with `tokens`; [1, tokens, dim], after the last norm.
 at::Tensor read(TransNormer& model, std::span<const TokenId> tokens, const ForwardContext& context,
                 ModelState& state) {
@@ -70,9 +55,26 @@ std::vector<TokenId> encode_prompt(std::string_view text, const Tokenizer& token
   return ids;
 }
 
+void check(const TransNormer& model, const std::vector<TokenId>& inputs,
+           const GenerateOptions& options) {
+  check(options.sampling);
+  if (options.max_tokens < 0) {
+    throw UserError("max-tokens must be at least 0");
+  }
+  // The last new token is never read.
+  const std::int64_t positions =
+      std::ssize(inputs) + std::max<std::int64_t>(options.max_tokens - 1, 0);
+  const std::int64_t table = model.size().max_positions;
+  if (model.config().position == PositionKind::learned && positions > table) {
+    throw UserError("the prompt and " + std::to_string(options.max_tokens) + " new tokens need " +
+                    std::to_string(positions) + " positions, but the model learned only " +
+                    std::to_string(table) + " (data.tokens_per_sample): shorten either");
+  }
+}
+
 std::vector<TokenId> generate(TransNormer& model, const std::vector<TokenId>& inputs,
                               const GenerateOptions& options) {
-  check_options(model, static_cast<std::int64_t>(inputs.size()), options);
+  check(model, inputs, options);
   std::vector<TokenId> chosen;
   if (options.max_tokens == 0) {
     return chosen;

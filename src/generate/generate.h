@@ -23,13 +23,18 @@ struct GenerateOptions {
   std::int64_t max_tokens = 100;
   SamplingOptions sampling;
   at::ScalarType compute = at::kFloat;
-  std::int64_t prompt_chunk = 512;        // prompt tokens a pass; does not change the result
-  std::function<bool(TokenId)> on_token;  // called as each is chosen; false ends the text there
+  std::int64_t prompt_chunk = 512;  // prompt tokens a pass; does not change the result
+  // Called as each is chosen; false ends the text there.
+  std::function<bool(TokenId)> on_token = nullptr;
 };
 
+// Throws UserError where an option is out of its range, or a learned position table is too short
+// for inputs and new tokens together.
+void check(const TransNormer& model, const std::vector<TokenId>& inputs,
+           const GenerateOptions& options);
+
 // The model reads `inputs` (the tokenizer's first input, then the prompt), the first at position 0,
-// then each token that it chose. Returns the new tokens. Throws UserError where options are out of
-// range or a learned position table is too short for inputs and new tokens together.
+// then each token that it chose. Returns the new tokens. Checks first.
 std::vector<TokenId> generate(TransNormer& model, const std::vector<TokenId>& inputs,
                               const GenerateOptions& options);
 

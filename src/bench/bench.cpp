@@ -1,0 +1,115 @@
+#include "bench/bench.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "bench/workload.h"
+#include "util/memory.h"
+
+namespace transnormer {
+namespace {
+
+constexpr double kLeastRepeatSeconds = 0.1;  // shorter ones measure the clock
+
+// Waits for what a GPU has been given to do.
+void synchronize(at::Device device) {
+  if (!device.is_cpu()) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    guard.synchronizeDevice(guard.getDevice().index());
+  }
+}
+
+// Peak memory since construction.
+class PeakMemory {
+ public:
+  explicit PeakMemory(at::Device device) : device_(device) {
+    if (device_.is_cpu()) {
+      ::malloc_trim(0);  // what earlier measurements freed must not count
+      reset_peak_memory();
+    } else {
+      c10::getDeviceAllocator(device_.type())->emptyCache();
+      c10::getDeviceAllocator(device_.type())->resetPeakStats(index());
+    }
+  }
+  [[nodiscard]] std::int64_t bytes() const {
+    if (device_.is_cpu()) {
+      return peak_memory_bytes();
+    }
+    using c10::CachingAllocator::StatType;
+    const auto stats = c10::getDeviceAllocator(device_.type())->getDeviceStats(index());
+    return stats.allocated_bytes[static_cast<std::size_t>(StatType::AGGREGATE)].peak;
+  }
+
+ private:
+  [[nodiscard]] c10::DeviceIndex index() const {
+    return device_.has_index() ? device_.index() : c10::DeviceIndex{0};
+  }
+  at::Device device_;
+};
+
+template <class Step>
+double time_steps(const Step& step, std::int64_t count, at::Device device) {
+  const auto began = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < count; ++i) {
+    step();
+  }
+  synchronize(device);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options) {
+  const PeakMemory memory(options.device);
+  const std::unique_ptr<Workload> workload = make_workload(bench_case, options);
+  const auto step = [&workload] { workload->step(); };
+  (void)time_steps(step, 1, options.device);
+  const double warm = time_steps(step, 1, options.device);
+  const auto steps =
+      std::clamp<std::int64_t>(std::llround(kLeastRepeatSeconds / warm), 1, kMostStepsPerRepeat);
+
+  std::vector<double> speeds;
+  for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
+    const double seconds = time_steps(step, steps, options.device);
+    speeds.push_back(static_cast<double>(steps * workload->tokens_per_step()) / seconds);
+  }
+  BenchFigures figures;
+  figures.tokens_per_s = *std::max_element(speeds.begin(), speeds.end());
+  figures.tokens_per_s_median = median(speeds);
+  figures.peak_memory_bytes = memory.bytes();
+  figures.gflops = figures.tokens_per_s * workload->flops_per_step_token() * 1e-9;
+  return figures;
+}
+
+double measure_product_gflops(at::ScalarType compute, at::Device device) {
+  const at::NoGradGuard no_grad;
+  // A CPU multiplies halves in single precision (ops/linear.h).
+  const at::ScalarType type = device.is_cpu() && compute == at::kHalf ? at::kFloat : compute;
+  const std::int64_t side = device.is_cpu() ? 2048 : 8192;
+  const at::Tensor a = at::rand({side, side}, at::dtype(type).device(device));
+  const at::Tensor b = at::rand({side, side}, at::dtype(type).device(device));
+  at::Tensor product = at::empty_like(a);
+  const auto step = [&] { at::mm_out(product, a, b); };
+  (void)time_steps(step, 1, device);
+  double best = std::numeric_limits<double>::infinity();
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    best = std::min(best, time_steps(step, 1, device));
+  }
+  return 2 * std::pow(static_cast<double>(side), 3) / best * 1e-9;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,191 @@
+#include "bench/workload.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "model/flops.h"
+#include "model/footprint.h"
+#include "model/transnormer.h"
+#include "ops/linear_cross_entropy.h"
+#include "optim/gradients.h"
+#include "optim/optimizer.h"
+#include "util/error.h"
+#include "util/units.h"
+
+namespace transnormer {
+namespace {
+
+constexpr std::int64_t kDecodeChunk = 512;  // tokens a pass while the context is read
+constexpr double kClipNorm = 1;
+
+// A lower bound, so that what could work is never refused.
+double least_memory(const BenchCase& bench_case, const BenchOptions& options,
+                    const ModelSize& size) {
+  const double tokens =
+      static_cast<double>(bench_case.batch_size) * static_cast<double>(bench_case.length);
+  const double width = static_cast<double>(bench_case.model.dim) *
+                       static_cast<double>(at::elementSize(options.compute));
+  const double weights = 4 * estimate_parameters(bench_case.model, size);
+  switch (options.mode) {
+    case BenchMode::train: {
+      const MemoryEstimate estimate =
+          training_memory(bench_case.model, size,
+                          {bench_case.batch_size, bench_case.length, options.compute,
+                           options.activation_checkpointing});
+      return estimate.weights + estimate.gradients + estimate.optimizer +
+             estimate.activations / 2;  // the estimate is a rough one
+    }
+    case BenchMode::infer:
+      return weights + tokens * (2 * width + 16);
+    case BenchMode::decode:
+      return weights + tokens * 8;
+  }
+  return weights;
+}
+
+void require_memory(const BenchCase& bench_case, const BenchOptions& options,
+                    const ModelSize& size) {
+  const double needed = least_memory(bench_case, options, size);
+  const double there = device_memory_bytes(options.device);
+  if (needed > there) {
+    throw UserError(bench_case.attention + " with a batch of " +
+                    format_count(bench_case.batch_size) + " sequences of " +
+                    format_count(bench_case.length) + " tokens takes at least " +
+                    format_bytes(needed) + ", the device has " + format_bytes(there) +
+                    "; choose a smaller --batch-size, --lengths or model");
+  }
+}
+
+// A table of learned positions needs room for the tokens that decoding adds, two of warm-up too.
+ModelSize bench_size(const BenchCase& bench_case, const BenchOptions& options) {
+  const std::int64_t added =
+      options.mode == BenchMode::decode ? options.repeats * kMostStepsPerRepeat + 2 : 0;
+  return {bench_case.vocab_size, bench_case.length + added};
+}
+
+class ModelWorkload : public Workload {
+ public:
+  ModelWorkload(const BenchCase& bench_case, const BenchOptions& options)
+      : batch_(bench_case.batch_size), length_(bench_case.length) {
+    const ModelSize size = bench_size(bench_case, options);
+    require_memory(bench_case, options, size);
+    model_ = std::make_unique<TransNormer>(bench_case.model, size, options.device);
+    initialize(*model_, 1);
+    context_.compute = options.compute;
+    context_.activation_checkpointing = options.activation_checkpointing;
+  }
+
+ protected:
+  [[nodiscard]] at::Tensor random_tokens(std::int64_t length) const {
+    return at::randint(model_->size().vocab_size, {batch_, length},
+                       at::dtype(at::kLong).device(model_->device()));
+  }
+  [[nodiscard]] FlopsPerToken flops() const { return flops_per_token(*model_, length_); }
+  [[nodiscard]] ops::LinearCrossEntropyOptions loss_options() const {
+    ops::LinearCrossEntropyOptions options;
+    options.compute = context_.compute;
+    return options;
+  }
+
+  std::int64_t batch_;
+  std::int64_t length_;
+  std::unique_ptr<TransNormer> model_;
+  ForwardContext context_;
+};
+
+class TrainWorkload final : public ModelWorkload {
+ public:
+  TrainWorkload(const BenchCase& bench_case, const BenchOptions& options)
+      : ModelWorkload(bench_case, options),
+        optimizer_(named_tensors(*model_), options.optimizer),
+        lr_(options.optimizer.lr),
+        inputs_(random_tokens(length_)),
+        targets_(random_tokens(length_).flatten()) {
+    context_.training = true;
+  }
+
+  void step() override {
+    optimizer_.zero_gradients();
+    ops::LinearCrossEntropyOptions options = loss_options();
+    options.scale = 1 / static_cast<double>(batch_ * length_);
+    const at::Tensor hidden = model_->forward(inputs_, context_).flatten(0, 1);
+    ops::linear_cross_entropy(hidden, model_->output_weight(), targets_, options).loss.backward();
+    const std::vector<at::Tensor> gradients = optimizer_.gradients();
+    clip_gradients(gradients, global_norm(gradient_norms(gradients)), kClipNorm);
+    optimizer_.step(lr_);
+    ++context_.update;
+  }
+  [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_ * length_; }
+  [[nodiscard]] double flops_per_step_token() const override { return flops().train(); }
+
+ private:
+  AdamW optimizer_;
+  double lr_;
+  at::Tensor inputs_;
+  at::Tensor targets_;
+};
+
+class InferWorkload final : public ModelWorkload {
+ public:
+  InferWorkload(const BenchCase& bench_case, const BenchOptions& options)
+      : ModelWorkload(bench_case, options),
+        inputs_(random_tokens(length_)),
+        targets_(random_tokens(length_).flatten()) {}
+
+  void step() override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor hidden = model_->forward(inputs_, context_).flatten(0, 1);
+    losses_ = ops::token_losses(hidden, model_->output_weight(), targets_, loss_options());
+  }
+  [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_ * length_; }
+  [[nodiscard]] double flops_per_step_token() const override { return flops().forward(); }
+
+ private:
+  at::Tensor inputs_;
+  at::Tensor targets_;
+  at::Tensor losses_;
+};
+
+class DecodeWorkload final : public ModelWorkload {
+ public:
+  DecodeWorkload(const BenchCase& bench_case, const BenchOptions& options)
+      : ModelWorkload(bench_case, options), state_(model_->make_state(batch_)) {
+    const at::NoGradGuard no_grad;
+    for (std::int64_t read = 0; read < length_; read += kDecodeChunk) {
+      (void)model_->forward(random_tokens(std::min(kDecodeChunk, length_ - read)), context_,
+                            &state_);
+    }
+    next_ = random_tokens(1);
+  }
+
+  void step() override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor hidden = model_->forward(next_, context_, &state_);
+    next_ = model_->logits(hidden, context_).argmax(-1);
+  }
+  [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_; }
+  [[nodiscard]] double flops_per_step_token() const override { return flops().forward(); }
+
+ private:
+  ModelState state_;
+  at::Tensor next_;
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_workload(const BenchCase& bench_case, const BenchOptions& options) {
+  switch (options.mode) {
+    case BenchMode::train:
+      return std::make_unique<TrainWorkload>(bench_case, options);
+    case BenchMode::infer:
+      return std::make_unique<InferWorkload>(bench_case, options);
+    case BenchMode::decode:
+      return std::make_unique<DecodeWorkload>(bench_case, options);
+  }
+  return nullptr;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,257 @@
+// bench: tokens a second and memory by attention and length, on random tokens.
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/bench.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "config/fields.h"
+#include "config/load.h"
+#include "config/names.h"
+#include "ops/device.h"
+#include "util/file.h"
+#include "util/signal.h"
+#include "util/units.h"
+
+namespace transnormer::cli {
+namespace {
+
+struct BenchRequest {
+  std::string config;
+  std::vector<std::string> sets;
+  std::string mode = "train";
+  std::vector<std::int64_t> lengths;
+  std::optional<std::int64_t> batch_size;
+  std::vector<std::string> attentions;
+  std::int64_t repeats = 5;
+  bool json = false;
+  std::string csv;
+  std::optional<DeviceChoice> device;
+  std::optional<Precision> precision;
+};
+
+struct BenchRow {
+  BenchCase bench_case;
+  BenchFigures figures;
+  double peak_share = 0;
+};
+
+struct BenchPlan {
+  BenchOptions options;
+  std::vector<BenchCase> cases;
+  std::string mode;
+  std::string precision;
+};
+
+BenchMode parse_mode(const std::string& name) {
+  if (name == "train") {
+    return BenchMode::train;
+  }
+  if (name == "infer") {
+    return BenchMode::infer;
+  }
+  if (name == "decode") {
+    return BenchMode::decode;
+  }
+  throw UserError("--mode is \"" + name + "\"; it can be train, infer or decode");
+}
+
+void require_positive(const std::string& option, std::int64_t value) {
+  if (value < 1) {
+    throw UserError(option + " is " + std::to_string(value) + "; it must be at least 1");
+  }
+}
+
+// "t2", or for a custom model "diag/norm": early and late layers.
+std::string own_name(const ModelConfig& model) {
+  if (model.variant != ModelVariant::custom) {
+    return to_string(model.variant);
+  }
+  const std::string early = attention_name(model.early);
+  const std::string late = attention_name(model.late);
+  return early == late ? early : early + "/" + late;
+}
+
+// A variant stands for all of its parts; an attention replaces the early and the late one, with the
+// settings that the config has for it, if it has.
+ModelConfig model_with(const std::string& name, const BenchRequest& request, const Config& config) {
+  for (const auto& variant : kModelVariantNames) {
+    if (name == variant.name && variant.value != ModelVariant::custom) {
+      std::vector<std::string> sets = request.sets;
+      sets.push_back("model.variant=" + name);
+      return load_config(request.config, sets).config.model;
+    }
+  }
+  std::string known = "t1, t2, transformer";
+  for (const AttentionConfig& settings : attention_defaults()) {
+    if (name == attention_name(settings)) {
+      ModelConfig model = config.model;
+      model.variant = ModelVariant::custom;
+      const AttentionConfig& chosen = model.early.index() == settings.index()  ? model.early
+                                      : model.late.index() == settings.index() ? model.late
+                                                                               : settings;
+      model.early = model.late = AttentionConfig(chosen);
+      return model;
+    }
+    known += std::string(", ") + attention_name(settings);
+  }
+  throw UserError("--attentions names \"" + name + "\"; known are " + known);
+}
+
+BenchPlan make_plan(const BenchRequest& request) {
+  BenchPlan plan;
+  plan.mode = request.mode;
+  plan.options.mode = parse_mode(request.mode);
+  plan.options.repeats = request.repeats;
+  require_positive("--repeat", request.repeats);
+  const LoadedConfig loaded = load_config(request.config, request.sets);
+  const Config& config = loaded.config;
+  const Precision precision = request.precision.value_or(config.train.precision);
+  plan.precision = to_string(precision);
+  plan.options.compute = ops::scalar_type(precision);
+  plan.options.device = ops::select_device(request.device.value_or(config.train.device));
+  plan.options.optimizer = config.optimizer;
+  plan.options.activation_checkpointing = config.train.activation_checkpointing;
+  ops::configure_threads(config.train.threads, config.train.deterministic);
+
+  const std::int64_t vocab_size = model_size(config, nullptr).vocab_size;
+  const std::int64_t batch_size =
+      request.batch_size.value_or(config.train.resolved_micro_batch_size());
+  require_positive("--batch-size", batch_size);
+  std::vector<std::int64_t> lengths = request.lengths;
+  if (lengths.empty()) {
+    lengths.push_back(config.data.tokens_per_sample);
+  }
+  std::vector<std::pair<std::string, ModelConfig>> models;
+  for (const std::string& name : request.attentions) {
+    models.emplace_back(name, model_with(name, request, config));
+  }
+  if (models.empty()) {
+    models.emplace_back(own_name(config.model), config.model);
+  }
+  for (const auto& [name, model] : models) {
+    for (const std::int64_t length : lengths) {
+      require_positive("--lengths", length);
+      plan.cases.push_back({name, model, vocab_size, length, batch_size});
+    }
+  }
+  return plan;
+}
+
+nlohmann::ordered_json to_json(const BenchRow& row, const BenchPlan& plan) {
+  nlohmann::ordered_json json;
+  json["attention"] = row.bench_case.attention;
+  json["length"] = row.bench_case.length;
+  json["batch_size"] = row.bench_case.batch_size;
+  json["mode"] = plan.mode;
+  json["precision"] = plan.precision;
+  json["tokens_per_s"] = row.figures.tokens_per_s;
+  json["tokens_per_s_median"] = row.figures.tokens_per_s_median;
+  json["peak_memory_bytes"] = row.figures.peak_memory_bytes;
+  json["gflops"] = row.figures.gflops;
+  json["peak_share"] = row.peak_share;
+  return json;
+}
+
+// One line of names, then one a row; the same columns as in JSON.
+std::string to_csv(const nlohmann::ordered_json& rows) {
+  std::string csv;
+  const auto add_line = [&csv](const nlohmann::ordered_json& row, bool names) {
+    bool first = true;
+    for (const auto& [name, value] : row.items()) {
+      csv += first ? "" : ",";
+      csv += names ? name : value.is_string() ? value.get<std::string>() : value.dump();
+      first = false;
+    }
+    csv += '\n';
+  };
+  if (!rows.empty()) {
+    add_line(rows.front(), true);
+  }
+  for (const auto& row : rows) {
+    add_line(row, false);
+  }
+  return csv;
+}
+
+void print_head(const BenchPlan& plan, double peak_gflops) {
+  std::cout << plan.mode << " in " << plan.precision << ", best of " << plan.options.repeats
+            << "; plain products reach " << format_fixed(peak_gflops, 0) << " GFLOP/s here\n";
+  std::printf("%-14s %9s %6s %12s %12s %12s %10s %6s\n", "attention", "length", "batch", "tokens/s",
+              "median", "peak memory", "GFLOP/s", "share");
+}
+
+void print_row(const BenchRow& row) {
+  std::printf(
+      "%-14s %9s %6s %12s %12s %12s %10s %5s%%\n", row.bench_case.attention.c_str(),
+      format_count(row.bench_case.length).c_str(), format_count(row.bench_case.batch_size).c_str(),
+      format_fixed(row.figures.tokens_per_s, 1).c_str(),
+      format_fixed(row.figures.tokens_per_s_median, 1).c_str(),
+      format_bytes(static_cast<double>(row.figures.peak_memory_bytes)).c_str(),
+      format_fixed(row.figures.gflops, 1).c_str(), format_fixed(100 * row.peak_share, 1).c_str());
+  std::fflush(stdout);
+}
+
+ExitStatus run_bench_command(const BenchRequest& request) {
+  install_signal_handlers();
+  const BenchPlan plan = make_plan(request);
+  const double peak_gflops = measure_product_gflops(plan.options.compute, plan.options.device);
+  if (!request.json) {
+    print_head(plan, peak_gflops);
+  }
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const BenchCase& bench_case : plan.cases) {
+    if (const auto status = stop_requested()) {
+      return *status;
+    }
+    BenchRow row{bench_case, run_bench(bench_case, plan.options), 0};
+    row.peak_share = row.figures.gflops / peak_gflops;
+    rows.push_back(to_json(row, plan));
+    if (!request.json) {
+      print_row(row);
+    }
+    if (!request.csv.empty()) {
+      write_file_atomically(request.csv, to_csv(rows));
+    }
+  }
+  if (request.json) {
+    std::cout << nlohmann::ordered_json{{"rows", rows}}.dump(2) << '\n';
+  }
+  return ExitStatus::done;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand("bench", "Speed and memory of a config's model");
+  auto request = std::make_shared<BenchRequest>();
+  command->add_option("CONFIG", request->config, "The config file")->required();
+  command->add_option("--mode", request->mode, "train, infer or decode")->capture_default_str();
+  command
+      ->add_option("--lengths", request->lengths,
+                   "Tokens a sequence, several with commas (data.tokens_per_sample unless told)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--batch-size", request->batch_size,
+                      "Sequences a step (the micro-batch of the config unless told)");
+  command
+      ->add_option("--attentions", request->attentions,
+                   "Models to compare, with commas: t1, t2, transformer, or an attention to put "
+                   "in every layer: diag, norm, softmax (the config's own model unless told)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--repeat", request->repeats, "Timed repeats")->capture_default_str();
+  command->add_flag("--json", request->json, "Print one JSON object");
+  command->add_option("--csv", request->csv, "Also write the rows to this file");
+  add_sets(*command, request->sets);
+  add_device(*command, request->device, "train.device");
+  add_precision(*command, request->precision, "train.precision");
+  command->callback([request, &run] { run = [request] { return run_bench_command(*request); }; });
+}
+
+}  // namespace transnormer::cli

@@ -1,0 +1,113 @@
+// generate: continues a prompt, printing as it goes.
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "generate/generate.h"
+#include "ops/device.h"
+#include "util/file.h"
+#include "util/signal.h"
+
+namespace transnormer::cli {
+namespace {
+
+struct GenerateRequest {
+  std::string checkpoint;
+  std::string prompt;
+  std::string prompt_file;
+  GenerateOptions generate;
+  bool stop_at_eos = false;
+  std::optional<DeviceChoice> device;
+  std::optional<Precision> precision;
+};
+
+// Prints the prompt as it was given, then what each token adds to it. Rows of the embedding that
+// the tokenizer has no token for show as its unknown token.
+class Printer {
+ public:
+  Printer(const Tokenizer& tokenizer, const std::string& prompt,
+          const std::vector<TokenId>& prompt_ids)
+      : tokenizer_(tokenizer), decoder_(tokenizer.stream_decoder()) {
+    for (const TokenId id : prompt_ids) {
+      (void)decoder_->add(id);
+    }
+    std::cout << prompt << std::flush;
+  }
+  void add(TokenId id) {
+    std::cout << decoder_->add(id < tokenizer_.size() ? id : tokenizer_.unknown_id()) << std::flush;
+  }
+  void finish() { std::cout << decoder_->finish() << std::endl; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::unique_ptr<StreamDecoder> decoder_;
+};
+
+ExitStatus run_generate(const GenerateRequest& request) {
+  install_signal_handlers();
+  check(request.generate.sampling);
+  const at::Device device = ops::select_device(request.device.value_or(DeviceChoice::automatic));
+  const std::string prompt =
+      request.prompt_file.empty() ? request.prompt : read_file(request.prompt_file);
+  const Checkpoint checkpoint = Checkpoint::open(request.checkpoint);
+  const TrainConfig& train = checkpoint.config().train;
+  ops::configure_threads(train.threads, train.deterministic);
+  const auto tokenizer = checkpoint.tokenizer();
+  const auto model = checkpoint.load_model(device);
+
+  const std::vector<TokenId> prompt_ids =
+      encode_prompt(prompt, *tokenizer, checkpoint.config().data.line_end);
+  std::vector<TokenId> inputs{tokenizer->first_input()};
+  inputs.insert(inputs.end(), prompt_ids.begin(), prompt_ids.end());
+
+  GenerateOptions options = request.generate;
+  options.compute = ops::scalar_type(request.precision.value_or(Precision::fp32));
+  check(*model, inputs, options);
+  Printer printer(*tokenizer, prompt, prompt_ids);
+  options.on_token = [&](TokenId id) {
+    if (request.stop_at_eos && tokenizer->end_id() == id) {
+      return false;
+    }
+    printer.add(id);
+    return !stop_requested().has_value();
+  };
+  (void)generate(*model, inputs, options);
+  printer.finish();
+  return stop_requested().value_or(ExitStatus::done);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand("generate", "Continue a text with a checkpoint's model");
+  auto request = std::make_shared<GenerateRequest>();
+  GenerateOptions& generate = request->generate;
+  command->add_option("CHECKPOINT", request->checkpoint, "A checkpoint, or a run directory")
+      ->required();
+  auto* prompt = command->add_option("--prompt", request->prompt, "The text to continue");
+  command->add_option("--prompt-file", request->prompt_file, "A file with the text to continue")
+      ->excludes(prompt);
+  command->add_option("--max-tokens", generate.max_tokens, "How many new tokens")
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", generate.sampling.temperature,
+                   "Divides the logits; 0 takes the most likely token")
+      ->capture_default_str();
+  command->add_option("--top-k", generate.sampling.top_k, "Only the k most likely tokens; 0: all")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", generate.sampling.top_p,
+                   "Only the fewest most likely tokens whose probabilities reach p")
+      ->capture_default_str();
+  command->add_option("--seed", generate.sampling.seed, "The same seed gives the same text")
+      ->capture_default_str();
+  command->add_flag("--stop-at-eos", request->stop_at_eos, "Stop at the first end token");
+  add_device(*command, request->device, "auto");
+  add_precision(*command, request->precision, "fp32");
+  command->callback([request, &run] { run = [request] { return run_generate(*request); }; });
+}
+
+}  // namespace transnormer::cli

@@ -1,0 +1,107 @@
+// Faults of run directories: taken, not to be written, of another run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "cli/workspace.h"
+
+namespace transnormer {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BadRun : public TrainedRun {
+ protected:
+  static void refuse_resume(const std::string& assignment, const std::string& words) {
+    expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "run", "--set", assignment},
+                   {words});
+  }
+};
+
+TEST_F(BadRun, ALockedRunDirectoryIsRefused) {
+  Program first({"train", "tiny.json", "--run-dir", "locked", "--set", "train.steps=1000000",
+                 "--set", "validation.every=0", "--set", "log.every=1"},
+                {workspace().path(), ""});
+  const auto trains = [] {
+    std::error_code none;
+    const auto size = fs::file_size(workspace() / "locked/metrics.jsonl", none);
+    return !none && size > 0;
+  };
+  while (first.running() && !trains()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ASSERT_TRUE(first.running()) << first.wait().err;
+  const Outcome second = workspace().run({"train", "tiny.json", "--run-dir", "locked"});
+  EXPECT_EQ(second.status, 2);
+  ASSERT_EQ(lines_of(second.err).size(), 1U) << second.err;
+  EXPECT_THAT(second.err, testing::HasSubstr("locked"));
+  EXPECT_TRUE(first.running());
+  first.send(SIGTERM);
+  EXPECT_EQ(first.wait().status, 143);
+  EXPECT_TRUE(fs::exists(workspace() / "locked/checkpoints/latest/manifest.json"));
+  fs::remove_all(workspace() / "locked");
+}
+
+TEST_F(BadRun, NeverRefusesADirectoryThatHoldsARun) {
+  expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "run", "--resume", "never"},
+                 {"run"});
+}
+
+TEST_F(BadRun, AResumeRefusesKeysThatChangeTheModelOrTheOrder) {
+  refuse_resume("model.dim=32", "model.dim");
+  refuse_resume("model.dropout=0.2", "model.dropout");
+  refuse_resume("train.seed=2", "train.seed");
+  refuse_resume("train.global_batch_size=8", "train.global_batch_size");
+  refuse_resume("data.tokens_per_sample=16", "data.tokens_per_sample");
+}
+
+TEST_F(BadRun, AResumeRefusesOtherText) {
+  refuse_resume("data.train=valid.txt", "data.train");
+}
+
+TEST_F(BadRun, AResumeRefusesEveryChangedKeyInOneGo) {
+  expect_refused(
+      workspace(),
+      {"train", "tiny.json", "--run-dir", "run", "--set", "model.dim=32", "--set", "train.seed=2"},
+      {"model.dim", "train.seed"});
+}
+
+TEST_F(BadRun, PlacesThatCannotBeWrittenAreNamed) {
+  expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "train.txt"}, {"train.txt"});
+  expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "train.txt/run"}, {"train.txt"});
+  expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "/proc/run"}, {"/proc/run"});
+  expect_refused(workspace(), {"prepare", "tiny.json", "--set", "data.cache_dir=/proc/cache"},
+                 {"/proc/cache"});
+  expect_refused(workspace(), {"tokenizer", "train", "tiny.json", "--out", "/proc/words.txt"},
+                 {"/proc/words.txt"});
+}
+
+TEST_F(BadRun, AFullDiskIsNamed) {
+  const fs::path disk = workspace() / "cache-disk";  // named so that no content is compared
+  fs::create_directories(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=32k") != 0) {
+    GTEST_SKIP() << "no small file system can be mounted here: " << std::strerror(errno);
+  }
+  expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "cache-disk/run"},
+                 {"cache-disk"});
+  (void)::umount(disk.c_str());
+}
+
+TEST_F(BadRun, AnAnswerThatCannotBeWrittenIsNamed) {
+  expect_refused(workspace(),
+                 {"bench", "tiny.json", "--set", "model.vocab_size=50", "--repeat", "1", "--csv",
+                  "/dev/full", "--json"},
+                 {"/dev/full"});
+  expect_refused(workspace(), {"tokenizer", "train", "tiny.json", "--out", "/dev/full"},
+                 {"/dev/full"});
+}
+
+}  // namespace
+}  // namespace transnormer
