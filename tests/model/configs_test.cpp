@@ -1,0 +1,45 @@
+// The configs that the project ships make the models that they promise.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "config/load.h"
+#include "model/transnormer.h"
+
+namespace transnormer {
+namespace {
+
+std::int64_t parameters(const std::filesystem::path& file, std::int64_t vocab_size_if_open) {
+  const Config config = load_config(file).config;
+  const std::int64_t words =
+      config.model.vocab_size > 0 ? config.model.vocab_size : vocab_size_if_open;
+  const TransNormer model(config.model,
+                          {.vocab_size = words, .max_positions = config.data.tokens_per_sample},
+                          at::kMeta);
+  std::int64_t sum = 0;
+  for (const NamedTensor& named : named_tensors(model)) {
+    sum += named.tensor.numel();
+  }
+  return sum;
+}
+
+TEST(Configs, AllMakeAModel) {
+  const std::filesystem::path folder = std::filesystem::path(TRANSNORMER_SOURCE_DIR) / "configs";
+  std::map<std::string, std::int64_t> counts;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".json") {
+      counts[entry.path().filename()] = parameters(entry.path(), 1000);
+    }
+  }
+  EXPECT_GE(counts.size(), 6U);
+  for (const auto& [name, count] : counts) {
+    EXPECT_GT(count, 1000) << name;
+  }
+  EXPECT_EQ(counts.at("wikitext103_t1.json"), 155988540);
+  EXPECT_EQ(counts.at("wikitext103_t2.json"), 155988540);
+  EXPECT_EQ(counts.at("wikitext103_sp_t2.json"), 44639292);
+}
+
+}  // namespace
+}  // namespace transnormer
