@@ -5,5 +5,4 @@ namespace transnormer::cli {
 void add_train(CLI::App&, Run&) {}
 void add_prepare(CLI::App&, Run&) {}
 void add_tokenizer(CLI::App&, Run&) {}
-void add_inspect(CLI::App&, Run&) {}
 }  // namespace transnormer::cli

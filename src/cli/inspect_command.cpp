@@ -1,0 +1,230 @@
+// inspect: the parameters of a model, its operations and memory; what a file holds.
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "config/load.h"
+#include "config/names.h"
+#include "data/cache_file.h"
+#include "model/flops.h"
+#include "model/footprint.h"
+#include "ops/device.h"
+#include "tokenizer/tokenizer.h"
+#include "util/units.h"
+
+namespace transnormer::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InspectRequest {
+  std::string path;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+
+// What there is to say about a model, made from its config without its weights.
+struct ModelReport {
+  std::vector<NamedTensor> tensors;  // on at::kMeta
+  std::int64_t parameters = 0;
+  std::int64_t trainable = 0;
+  std::int64_t vocab_size = 0;
+  FlopsPerToken flops;
+  PassShape pass;
+  MemoryEstimate memory;
+};
+
+ModelReport report_on(const Config& config, const ModelSize& size) {
+  ModelReport report;
+  const TransNormer model(config.model, size, at::kMeta);
+  report.tensors = named_tensors(model);
+  for (const NamedTensor& named : report.tensors) {
+    report.parameters += named.tensor.numel();
+    report.trainable += named.trainable ? named.tensor.numel() : 0;
+  }
+  report.vocab_size = size.vocab_size;
+  report.flops = flops_per_token(model, config.data.tokens_per_sample);
+  report.pass = {.sequences = config.train.resolved_micro_batch_size(),
+                 .length = config.data.tokens_per_sample,
+                 .compute = ops::scalar_type(config.train.precision),
+                 .activation_checkpointing = config.train.activation_checkpointing};
+  report.memory = training_memory(config.model, size, report.pass);
+  return report;
+}
+
+Json to_json(const ModelReport& report) {
+  Json json;
+  json["parameters"] = report.parameters;
+  json["trainable_parameters"] = report.trainable;
+  json["vocab_size"] = report.vocab_size;
+  json["flops_per_token"] = {{"output", report.flops.output},
+                             {"layers", report.flops.layers},
+                             {"attention", report.flops.attention},
+                             {"forward", report.flops.forward()},
+                             {"train", report.flops.train()}};
+  json["memory_bytes"] = {{"weights", report.memory.weights},
+                          {"gradients", report.memory.gradients},
+                          {"optimizer", report.memory.optimizer},
+                          {"activations", report.memory.activations},
+                          {"total", report.memory.total()}};
+  json["tensors"] = Json::array();
+  for (const NamedTensor& named : report.tensors) {
+    json["tensors"].push_back({{"name", named.name},
+                               {"shape", named.tensor.sizes().vec()},
+                               {"numbers", named.tensor.numel()},
+                               {"trainable", named.trainable}});
+  }
+  return json;
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::string text;
+  for (const std::int64_t size : tensor.sizes()) {
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+  }
+  return text;
+}
+
+void print_report(const ModelReport& report, const Config& config) {
+  const ModelConfig& model = config.model;
+  std::printf("%s: %lld layers, %lld wide, %lld heads, %s tokens in the vocabulary\n\n",
+              to_string(model.variant), static_cast<long long>(model.layers),
+              static_cast<long long>(model.dim), static_cast<long long>(model.heads),
+              format_count(report.vocab_size).c_str());
+  for (const NamedTensor& named : report.tensors) {
+    std::printf("%-36s %16s %14s%s\n", named.name.c_str(), shape_of(named.tensor).c_str(),
+                format_count(named.tensor.numel()).c_str(), named.trainable ? "" : "  frozen");
+  }
+  std::printf("\nparameters       %s, %s of them trained\n",
+              format_count(report.parameters).c_str(), format_count(report.trainable).c_str());
+  const FlopsPerToken& flops = report.flops;
+  std::printf(
+      "FLOPs a token    %s forward (output layer %s, layers %s, attention %s), %s training\n",
+      format_short(flops.forward()).c_str(), format_short(flops.output).c_str(),
+      format_short(flops.layers).c_str(), format_short(flops.attention).c_str(),
+      format_short(flops.train()).c_str());
+  const MemoryEstimate& memory = report.memory;
+  std::printf("training memory  about %s: weights %s, gradients %s, optimizer %s, activations %s\n",
+              format_bytes(memory.total()).c_str(), format_bytes(memory.weights).c_str(),
+              format_bytes(memory.gradients).c_str(), format_bytes(memory.optimizer).c_str(),
+              format_bytes(memory.activations).c_str());
+  std::printf("                 (%lld sequences of %lld tokens a pass, %s%s)\n",
+              static_cast<long long>(report.pass.sequences),
+              static_cast<long long>(report.pass.length), to_string(config.train.precision),
+              report.pass.activation_checkpointing ? ", layers recomputed" : "");
+}
+
+void inspect_config(const InspectRequest& request) {
+  const Config config = load_config(request.path, request.sets).config;
+  // A tokenizer that is there already tells the size where the config does not.
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (config.model.vocab_size == 0 && !config.tokenizer.path.empty()) {
+    tokenizer = load_tokenizer(config.tokenizer.path);
+  }
+  const ModelReport report = report_on(config, model_size(config, tokenizer.get()));
+  if (!request.json) {
+    print_report(report, config);
+    return;
+  }
+  Json json{{"kind", "config"}};
+  json.update(to_json(report));
+  std::cout << json.dump(2) << '\n';
+}
+
+void inspect_checkpoint(const InspectRequest& request) {
+  const Checkpoint checkpoint = Checkpoint::open(request.path);
+  const Config& config = checkpoint.config();
+  const TrainingState& state = checkpoint.state();
+  const ModelReport report = report_on(config, model_size(config, checkpoint.tokenizer().get()));
+  if (!request.json) {
+    std::cout << checkpoint.path().string() << ": update " << format_count(state.step) << ", "
+              << format_count(state.tokens) << " tokens seen"
+              << (state.finished ? ", finished: " + state.finish_reason : "") << "\n";
+    print_report(report, config);
+    return;
+  }
+  Json json{{"kind", "checkpoint"},
+            {"path", checkpoint.path().string()},
+            {"step", state.step},
+            {"tokens", state.tokens},
+            {"finished", state.finished}};
+  json.update(to_json(report));
+  std::cout << json.dump(2) << '\n';
+}
+
+void inspect_cache(const InspectRequest& request) {
+  const CacheInfo info = read_cache_info(request.path);
+  const SplitCounts& counts = info.counts;
+  if (!request.json) {
+    std::cout << request.path << ": text cache, format " << info.version << ", " << info.token_width
+              << " bytes a token\n"
+              << "tokens           " << format_count(counts.tokens) << " ("
+              << format_count(counts.types) << " types, " << format_count(counts.unknown)
+              << " unknown)\n"
+              << "vocabulary       " << format_count(info.vocab_size) << "\n"
+              << "source           " << format_count(counts.lines) << " lines, "
+              << format_count(counts.words) << " words, " << format_count(counts.bytes)
+              << " bytes\n"
+              << "tokenizer        " << info.key.tokenizer_digest << "\n"
+              << "source's digest  " << info.key.source_digest << "\n";
+    return;
+  }
+  std::cout << Json{{"kind", "cache"},
+                    {"version", info.version},
+                    {"token_width", info.token_width},
+                    {"vocab_size", info.vocab_size},
+                    {"tokens", counts.tokens},
+                    {"types", counts.types},
+                    {"unknown", counts.unknown},
+                    {"lines", counts.lines},
+                    {"words", counts.words},
+                    {"bytes", counts.bytes},
+                    {"tokenizer_digest", info.key.tokenizer_digest},
+                    {"source_digest", info.key.source_digest},
+                    {"content_digest", info.content_digest}}
+                   .dump(2)
+            << '\n';
+}
+
+ExitStatus run_inspect(const InspectRequest& request) {
+  const bool is_checkpoint = std::filesystem::is_directory(request.path);
+  const bool is_cache =
+      std::filesystem::is_regular_file(request.path) && is_cache_file(request.path);
+  if ((is_checkpoint || is_cache) && !request.sets.empty()) {
+    throw UserError("--set: only a config can be changed, and " + request.path + " is a " +
+                    (is_checkpoint ? "checkpoint" : "cache"));
+  }
+  if (is_checkpoint) {
+    inspect_checkpoint(request);
+  } else if (is_cache) {
+    inspect_cache(request);
+  } else {
+    inspect_config(request);
+  }
+  return ExitStatus::done;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Run& run) {
+  CLI::App* command =
+      app.add_subcommand("inspect", "Parameters, operations and memory; what a file holds");
+  auto request = std::make_shared<InspectRequest>();
+  command
+      ->add_option("PATH", request->path,
+                   "A config, a checkpoint or run directory, or a text cache")
+      ->required();
+  command->add_flag("--json", request->json, "Print one JSON object");
+  add_sets(*command, request->sets);
+  command->callback([request, &run] { run = [request] { return run_inspect(*request); }; });
+}
+
+}  // namespace transnormer::cli
