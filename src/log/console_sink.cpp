@@ -29,6 +29,9 @@ class ConsoleSink : public EventSink {
                        "  lr " + format_rate(event.lr) + "  gradient " +
                        format_fixed(event.grad_norm, 3) + "  " + format_short(event.tokens_per_s) +
                        " tokens/s  " + format_bytes(static_cast<double>(event.memory_bytes));
+    if (event.time_left_s) {
+      line += "  " + format_duration(*event.time_left_s) + " left";
+    }
     if (event.data_wait_s >= 0.1) {
       line += "  waited " + format_duration(event.data_wait_s) + " for data";
     }

@@ -15,9 +15,9 @@ enum class ResumeMode { automatic, never, checkpoint };
 
 struct TrainRequest {
   LoadedConfig loaded;
-  std::filesystem::path run_dir;
+  std::filesystem::path run_dir = {};
   ResumeMode resume = ResumeMode::automatic;
-  std::filesystem::path resume_from;  // with ResumeMode::checkpoint
+  std::filesystem::path resume_from = {};  // with ResumeMode::checkpoint
 };
 
 // Runs to the end of training, or to a stop. Throws UserError and DivergedError; a failed save on

@@ -1,0 +1,103 @@
+// The moment from which a run changes its directory.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "config/load.h"
+#include "config/names.h"
+#include "log/console.h"
+#include "train/training_run.h"
+#include "util/file.h"
+#include "util/units.h"
+
+namespace transnormer {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kLogFile = "train.log";
+constexpr const char* kMetricsFile = "metrics.jsonl";
+constexpr const char* kTensorboardDirectory = "tensorboard";
+
+std::int64_t count_parameters(const TransNormer& model) {
+  std::int64_t sum = 0;
+  for (const NamedTensor& parameter : named_tensors(model)) {
+    sum += parameter.tensor.numel();
+  }
+  return sum;
+}
+
+std::string model_summary(const TrainingRun& run) {
+  const ModelConfig& model = run.config.model;
+  return std::string("model: ") + to_string(model.variant) + ", " + format_count(model.layers) +
+         " layers, dim " + format_count(model.dim) + ", " + format_count(model.heads) +
+         " heads, vocabulary " + format_count(run.model->size().vocab_size) + ", " +
+         format_count(count_parameters(*run.model)) + " parameters";
+}
+
+std::string data_summary(const TrainingRun& run) {
+  return "data: " + format_count(run.train_stream.size()) + " tokens in " +
+         format_count(run.samples) + " samples of " +
+         format_count(run.config.data.tokens_per_sample) + " for training" +
+         (run.valid_stream ? ", " + format_count(run.valid_stream->size()) + " for validation"
+                           : ", no validation");
+}
+
+std::string work_summary(const TrainingRun& run) {
+  const TrainConfig& train = run.config.train;
+  return "training: " + format_count(run.total_steps) + " updates of " +
+         format_count(train.global_batch_size) + " samples (" +
+         format_count(train.resolved_micro_batch_size()) + " a pass) on " + run.state.device +
+         ", " + to_string(train.precision) + ", " + format_count(run.state.threads) + " threads";
+}
+
+// What a former run, or a former life of this one, wrote about steps that are now made anew.
+std::int64_t cut_back(TrainingRun& run) {
+  const std::int64_t keep = run.resumed ? run.state.step : -1;
+  if (run.resumed) {
+    run.directory.remove_checkpoints_after(run.state.step);
+    const std::vector<std::int64_t> steps = run.directory.checkpoint_steps();
+    if (std::find(steps.begin(), steps.end(), run.state.best_step) != steps.end()) {
+      run.directory.link_best(run.state.best_step);
+    }
+  }
+  return log::cut_metrics_after(run.directory.path() / kMetricsFile, keep);
+}
+
+Events open_sinks(const TrainingRun& run) {
+  const fs::path& directory = run.directory.path();
+  std::vector<std::unique_ptr<log::EventSink>> files;
+  files.push_back(log::make_jsonl_sink(directory / kMetricsFile));
+  if (run.config.log.tensorboard) {
+    files.push_back(log::make_tensorboard_sink(directory / kTensorboardDirectory, run.state.step));
+  }
+  return {log::make_console_sink(), std::move(files)};
+}
+
+}  // namespace
+
+Events begin_writing(TrainingRun& run) {
+  const fs::path& directory = run.directory.path();
+  log::open_file(directory / kLogFile);
+  const std::int64_t cut = cut_back(run);
+  write_file_atomically(directory / kConfigFile, config_to_json(run.config));
+  Events events = open_sinks(run);
+  for (const std::string& warning : run.warnings) {
+    log::warn(warning);
+  }
+  log::info(model_summary(run));
+  log::info(data_summary(run));
+  log::info(work_summary(run));
+  const std::int64_t step = run.state.step;
+  events.note(step, run.resumed ? "resumed" : "started",
+              run.origin + " in run directory " + directory.string());
+  if (cut > 0) {
+    events.note(step, "metrics_cut",
+                "removed " + format_count(cut) + " lines of " + kMetricsFile + " after step " +
+                    format_count(step));
+  }
+  return events;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,59 @@
+#include "train/meter.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include "util/memory.h"
+
+namespace transnormer {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+}  // namespace
+
+Meter::Meter(double earlier_s) : earlier_s_(earlier_s) {}
+
+void Meter::begin_update() {
+  update_began_ = Clock::now();
+}
+
+void Meter::end_update(std::int64_t tokens) {
+  update_s_ += Seconds(Clock::now() - update_began_).count();
+  tokens_ += tokens;
+  ++updates_;
+}
+
+double Meter::elapsed_s() const {
+  return earlier_s_ + Seconds(Clock::now() - began_).count();
+}
+
+double Meter::tokens_per_s() const {
+  return update_s_ > 0 ? static_cast<double>(tokens_) / update_s_ : 0;
+}
+
+double Meter::seconds_for(std::int64_t updates) const {
+  if (updates_ == 0) {
+    return 0;
+  }
+  const double spent = Seconds(Clock::now() - began_).count();
+  return spent / static_cast<double>(updates_) * static_cast<double>(updates);
+}
+
+double Meter::restart(double waited_s) {
+  update_s_ = 0;
+  tokens_ = 0;
+  const double since = waited_s - waited_s_;
+  waited_s_ = waited_s;
+  return since;
+}
+
+std::int64_t used_memory_bytes(at::Device device) {
+  if (device.is_cpu()) {
+    return resident_memory_bytes();
+  }
+  const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index);
+  return stats.reserved_bytes[0].current;
+}
+
+}  // namespace transnormer

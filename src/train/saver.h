@@ -1,0 +1,28 @@
+// Saves checkpoints and keeps the run directory in order. A failed save is told and survived.
+#pragma once
+
+#include <cstdint>
+
+#include "train/events.h"
+#include "train/training_run.h"
+
+namespace transnormer {
+
+class Saver {
+ public:
+  Saver(TrainingRun& run, Events& events) : run_(run), events_(events) {}
+
+  // Saves the present state, links it as `best` where it is the best validated one, and removes
+  // checkpoints that nothing keeps. What was reported is flushed first, so that a saved step's
+  // metrics are on disk. False where the save failed.
+  bool save();
+  // True once a save has failed, whatever went well since.
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  TrainingRun& run_;
+  Events& events_;
+  bool failed_ = false;
+};
+
+}  // namespace transnormer

@@ -1,0 +1,191 @@
+#include "train/training_run.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "config/load.h"
+#include "data/batches.h"
+#include "data/prepare.h"
+#include "model/footprint.h"
+#include "ops/device.h"
+#include "train/ending.h"
+#include "train/resume.h"
+#include "util/error.h"
+#include "util/file.h"
+#include "util/units.h"
+
+namespace transnormer {
+namespace fs = std::filesystem;
+namespace {
+
+void refuse_several_processes() {
+  const char* const size = std::getenv("WORLD_SIZE");
+  if (size != nullptr && std::atoll(size) > 1) {
+    throw UserError(std::string("WORLD_SIZE is ") + size +
+                    ", but this version trains in one process; start it without torchrun");
+  }
+}
+
+void require_what_training_reads(const Config& config) {
+  std::vector<std::string> faults;
+  if (config.data.train.empty()) {
+    faults.emplace_back("data.train: not set; training needs the path of a text file");
+  }
+  if (config.train.steps == 0 && config.train.max_epochs == 0) {
+    faults.emplace_back(
+        "train.steps and train.max_epochs are both 0, so training would never end; set one");
+  }
+  if (!faults.empty()) {
+    throw UserError(faults);
+  }
+}
+
+bool validates(const Config& config) {
+  return config.validation.every > 0 && !config.data.valid.empty();
+}
+
+PreparedData prepare(const Config& config, const StartingPoint& start) {
+  PrepareOptions options{.wanted = {Split::train}};
+  if (validates(config)) {
+    options.wanted.push_back(Split::valid);
+  }
+  if (!start.checkpoint) {
+    return prepare_data(config, options);
+  }
+  PreparedData data = prepare_data(config, same_tokenizer(*start.checkpoint, config), options);
+  require_same_text(*start.checkpoint, data.at(Split::train).stream.digest());
+  return data;
+}
+
+// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %.
+void require_memory(const Config& config, const ModelSize& size, at::Device device) {
+  require_memory_for_training(config.model, size, device);
+  const MemoryEstimate estimate =
+      training_memory(config.model, size,
+                      {.sequences = config.train.resolved_micro_batch_size(),
+                       .length = config.data.tokens_per_sample,
+                       .compute = ops::scalar_type(config.train.precision),
+                       .activation_checkpointing = config.train.activation_checkpointing});
+  const double there = device_memory_bytes(device);
+  if (estimate.total() - 0.3 * estimate.activations > there) {
+    throw UserError(
+        "train.micro_batch_size: " + format_count(config.train.resolved_micro_batch_size()) +
+        " sequences of " + format_count(config.data.tokens_per_sample) +
+        " tokens would take about " + format_bytes(estimate.total()) + ", " + device.str() +
+        " has " + format_bytes(there) +
+        "; set a smaller micro_batch_size (the result stays the same)");
+  }
+}
+
+std::shared_ptr<TransNormer> make_model(const Config& config, const Tokenizer& tokenizer,
+                                        at::Device device) {
+  const ModelSize size = model_size(config, &tokenizer);
+  require_memory(config, size, device);
+  return std::make_shared<TransNormer>(config.model, size, device);
+}
+
+void start_from(TrainingRun& run, const Checkpoint& checkpoint) {
+  checkpoint.load_into(*run.model);
+  checkpoint.load_into(run.optimizer);
+  const TrainingState now = std::exchange(run.state, checkpoint.state());
+  run.state.threads = now.threads;
+  run.state.device = now.device;
+  run.state.build = now.build;
+  if (checkpoint.config().train.precision == Precision::fp16) {
+    run.scaler.restore(run.state.loss_scale, run.state.scale_growth_count);
+  }
+  run.unigram_counts = checkpoint.unigram_counts();
+  run.resumed = true;
+  run.origin = "resumed from " + checkpoint.path().string() + " (step " +
+               format_count(run.state.step) + ", " + format_count(run.state.tokens) +
+               " tokens seen)";
+  // A run that ended goes on where what ended it was raised.
+  if (run.state.finished) {
+    run.already_ended = reason_to_end(run.config, run.state, run.total_steps);
+    run.state.finished = false;
+    run.state.finish_reason.clear();
+  }
+}
+
+void start_anew(TrainingRun& run) {
+  initialize(*run.model, static_cast<std::uint64_t>(run.config.train.seed));
+  run.state.train_data_digest = run.train_stream.digest();
+  run.state.tokenizer_digest = run.tokenizer->digest();
+  run.unigram_counts = count_tokens(run.train_stream, run.tokenizer->size());
+}
+
+// A run directory that was made for a run which then is refused goes again.
+class NewDirectory {
+ public:
+  explicit NewDirectory(fs::path path) : path_(std::move(path)), is_new_(!fs::exists(path_)) {}
+  ~NewDirectory() {
+    if (is_new_) {
+      std::error_code ignored;
+      fs::remove_all(path_, ignored);
+    }
+  }
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+
+  void keep() { is_new_ = false; }
+
+ private:
+  fs::path path_;
+  bool is_new_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
+  refuse_several_processes();
+  const Config& config = request.loaded.config;
+  require_what_training_reads(config);
+  const at::Device device = ops::select_device(config.train.device);
+  ops::configure_threads(config.train.threads, config.train.deterministic);
+
+  NewDirectory new_directory(request.run_dir);
+  RunDirectory directory(request.run_dir);
+  StartingPoint start = choose_start(request, directory);
+  TrainingState state;
+  record_environment(state, device);
+  std::vector<std::string> warnings = request.loaded.warnings;
+  if (config.train.precision == Precision::fp16 && device.is_cpu()) {
+    warnings.emplace_back("train.precision: fp16 is correct but slow on a CPU; bf16 is faster");
+  }
+  std::move(start.warnings.begin(), start.warnings.end(), std::back_inserter(warnings));
+  if (start.checkpoint) {
+    const std::vector<std::string> changes = compare_settings(*start.checkpoint, config, state);
+    warnings.insert(warnings.end(), changes.begin(), changes.end());
+  }
+  PreparedData data = prepare(config, start);
+  const Samples samples(data.at(Split::train).stream, config.data.tokens_per_sample,
+                        data.tokenizer->first_input());
+  auto model = make_model(config, *data.tokenizer, device);
+  AdamW optimizer(named_tensors(*model), config.optimizer);
+  const auto& valid = data.find(Split::valid);
+
+  auto run = std::make_unique<TrainingRun>(
+      TrainingRun{.config = config,
+                  .device = device,
+                  .directory = std::move(directory),
+                  .tokenizer = data.tokenizer,
+                  .train_stream = data.at(Split::train).stream,
+                  .valid_stream = valid ? std::optional(valid->stream) : std::nullopt,
+                  .samples = samples.count(),
+                  .total_steps = total_steps(config.train, samples.count()),
+                  .model = std::move(model),
+                  .optimizer = std::move(optimizer),
+                  .scaler = LossScaler(config.train.precision == Precision::fp16),
+                  .state = std::move(state),
+                  .warnings = std::move(warnings)});
+  if (start.checkpoint) {
+    start_from(*run, *start.checkpoint);
+  } else {
+    start_anew(*run);
+  }
+  new_directory.keep();
+  return run;
+}
+
+}  // namespace transnormer

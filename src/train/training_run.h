@@ -1,0 +1,51 @@
+// Everything that a training run holds while it goes on, and how it comes to be.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/run_directory.h"
+#include "checkpoint/training_state.h"
+#include "config/config.h"
+#include "data/token_stream.h"
+#include "model/transnormer.h"
+#include "optim/loss_scaler.h"
+#include "optim/optimizer.h"
+#include "tokenizer/tokenizer.h"
+#include "train/events.h"
+#include "train/trainer.h"
+
+namespace transnormer {
+
+struct TrainingRun {
+  Config config;
+  at::Device device;
+  RunDirectory directory;  // locked
+  std::shared_ptr<const Tokenizer> tokenizer;
+  TokenStream train_stream;
+  std::optional<TokenStream> valid_stream;  // absent where there is none, or it is never used
+  std::vector<std::int64_t> unigram_counts = {};
+  std::int64_t samples = 0;      // of an epoch
+  std::int64_t total_steps = 0;  // that training ends with
+  std::shared_ptr<TransNormer> model;
+  AdamW optimizer;
+  LossScaler scaler;
+  TrainingState state;
+  bool resumed = false;
+  std::optional<std::string> already_ended = {};  // why there is nothing left to do
+  std::string origin = "started";                 // for people
+  std::vector<std::string> warnings;              // of the set-up, for people
+};
+
+// Chooses device and threads, locks the run directory, decides where to start, prepares the data,
+// makes the model. Until begin_writing() nothing of a former run is changed. Throws UserError.
+[[nodiscard]] std::unique_ptr<TrainingRun> set_up(const TrainRequest& request);
+
+// Opens train.log and the event sinks, writes config.json, cuts away what was written about steps
+// after the one that this run starts from, and says what is going on. Throws WriteError.
+[[nodiscard]] Events begin_writing(TrainingRun& run);
+
+}  // namespace transnormer

@@ -1,0 +1,22 @@
+// Loss on the validation text while training.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "train/training_run.h"
+
+namespace transnormer {
+
+// True at the steps that are validated: multiples of validation.every, and the last one.
+[[nodiscard]] bool is_validation_due(const TrainingRun& run);
+
+// Nats a token on the validation text, dropout off; nothing where should_stop said so on the way.
+[[nodiscard]] std::optional<double> validation_loss(const TrainingRun& run,
+                                                    const std::function<bool()>& should_stop);
+
+// Notes the loss of the present step: the best so far, or one more without gain. Returns whether it
+// is the best. A loss that is not finite never is.
+bool record_validation(TrainingState& state, double loss);
+
+}  // namespace transnormer
