@@ -3,6 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "ops/kernel_view.h"
+#include "ops/parallel.h"
 #include "ops/philox_tensor.h"
 
 namespace transnormer::ops {
@@ -11,11 +16,34 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// Calls body(sample, first, last) for stretches of the elements of all samples, shared out.
+template <typename Body>
+void for_stretches(std::int64_t samples, std::int64_t elements, const Body& body) {
+  const std::int64_t in_sample = (elements + kGrain - 1) / kGrain;
+  parallel_for(samples * in_sample, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t first = i % in_sample * kGrain;
+      body(i / in_sample, first, std::min(first + kGrain, elements));
+    }
+  });
+}
+
 at::Tensor apply_mask(const at::Tensor& x, double p, const DropoutKey& key) {
   const std::int64_t samples = x.size(0);
-  const at::Tensor mask =
-      dropout_mask(samples, samples > 0 ? x.numel() / samples : 0, p, key, x.device());
-  return (x.to(at::kFloat) * mask.view(x.sizes())).to(x.scalar_type());
+  const std::int64_t elements = samples > 0 ? x.numel() / samples : 0;
+  if (!kernel_type(x)) {
+    const at::Tensor mask =
+        dropout_mask_of(philox_bits(samples, elements, key, x.device()), p).view(x.sizes());
+    return (x.to(at::kFloat) * mask).to(x.scalar_type());
+  }
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor y = empty_dense(x);
+  for_stretches(samples, elements, [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
+    const std::int64_t place = sample * elements + first;
+    kernels::kernels().dropout(kernel_mask(key, p, sample, first), in(dense, place), out(y, place),
+                               last - first);
+  });
+  return y;
 }
 
 struct Dropout : torch::autograd::Function<Dropout> {
@@ -42,7 +70,16 @@ at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key) {
 
 at::Tensor dropout_mask(std::int64_t samples, std::int64_t elements, double p,
                         const DropoutKey& key, const at::Device& device) {
-  return dropout_mask_of(philox_bits(samples, elements, key, device), p);
+  if (!device.is_cpu()) {
+    return dropout_mask_of(philox_bits(samples, elements, key, device), p);
+  }
+  const at::Tensor mask = at::empty({samples, elements}, at::kFloat);
+  auto* data = mask.mutable_data_ptr<float>();
+  for_stretches(samples, elements, [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
+    kernels::kernels().dropout_mask(kernel_mask(key, p, sample, first),
+                                    data + sample * elements + first, last - first);
+  });
+  return mask;
 }
 
 }  // namespace transnormer::ops

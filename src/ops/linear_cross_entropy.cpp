@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "ops/compute_type.h"
+#include "ops/kernel_view.h"
+#include "ops/parallel.h"
 
 namespace transnormer::ops {
 namespace {
@@ -14,19 +16,19 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-std::int64_t slice_rows(std::int64_t tokens, std::int64_t words,
-                        const LinearCrossEntropyOptions& options, const at::Device& device) {
-  const std::int64_t width = half_by_float(device, options.compute)
-                                 ? 4
-                                 : static_cast<std::int64_t>(c10::elementSize(options.compute));
-  return std::clamp<std::int64_t>(options.memory_bytes / (words * width), 1,
-                                  std::max<std::int64_t>(tokens, 1));
+constexpr std::int64_t kTileBytes = 8LL << 20;  // of a half-precision product before it is added
+
+// Tokens a slice: as many as the budget holds, the slices being about equal.
+std::int64_t slice_rows(std::int64_t tokens, std::int64_t words, std::int64_t element_bytes,
+                        std::int64_t budget) {
+  const std::int64_t most = std::max<std::int64_t>(budget / (words * element_bytes), 1);
+  const std::int64_t slices = std::max<std::int64_t>((tokens + most - 1) / most, 1);
+  return std::max<std::int64_t>((tokens + slices - 1) / slices, 1);
 }
 
-// Writes -log p(target) of a slice to `losses` and, where wanted, puts scale * d(loss)/d(logits)
-// in the place of the logits.
-void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor losses,
-                   bool with_gradient, double scale) {
+// In tensor operations, for devices without a kernel of ours; as loss_of_slice.
+void loss_of_slice_by_tensors(at::Tensor& logits, const at::Tensor& targets, at::Tensor& losses,
+                              bool with_gradient, double scale) {
   const at::Tensor wide = logits.to(at::kFloat);
   const at::Tensor counted = targets.ge(0).to(at::kFloat);
   const at::Tensor index = targets.clamp_min(0).unsqueeze(1);
@@ -37,6 +39,39 @@ void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor los
     at::Tensor gradient = (wide - log_sum).exp_().mul_(weight);
     gradient.scatter_add_(1, index, -weight);
     logits.copy_(gradient);
+  }
+}
+
+// Writes -log p(target) of a slice to `losses` and, where wanted, puts scale * d(loss)/d(logits)
+// in the place of the logits.
+void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor& losses,
+                   bool with_gradient, double scale) {
+  if (!kernel_type(logits)) {
+    loss_of_slice_by_tensors(logits, targets, losses, with_gradient, scale);
+    return;
+  }
+  const std::int64_t words = logits.size(1);
+  const auto* target = targets.const_data_ptr<std::int64_t>();
+  auto* loss = losses.mutable_data_ptr<float>();
+  parallel_for(logits.size(0), 1, [&](std::int64_t first, std::int64_t last) {
+    kernels::kernels().cross_entropy(out(logits, first * words), target + first, loss + first,
+                                     last - first, words, static_cast<float>(scale), with_gradient);
+  });
+}
+
+// sum += d_logits^T hidden, in fp32. A half-precision product is rounded once a slice, tile by tile
+// of the words so that it is added from the cache.
+void add_weight_gradient(at::Tensor& sum, const at::Tensor& d_logits, const at::Tensor& hidden) {
+  if (sum.scalar_type() == d_logits.scalar_type()) {
+    at::addmm_out(sum, sum, d_logits.t(), hidden);
+    return;
+  }
+  const std::int64_t words = sum.size(0);
+  const std::int64_t row_bytes = sum.size(1) * static_cast<std::int64_t>(hidden.element_size());
+  const std::int64_t tile = std::max<std::int64_t>(kTileBytes / row_bytes, 1);
+  for (std::int64_t first = 0; first < words; first += tile) {
+    const std::int64_t last = std::min(first + tile, words);
+    sum.slice(0, first, last).add_(at::mm(d_logits.slice(1, first, last).t(), hidden));
   }
 }
 
@@ -59,25 +94,32 @@ Pass pass(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& 
   check_targets(targets, words);
   const at::Tensor input = product_operand(hidden, options.compute);
   const at::Tensor shadow = product_operand(weight, options.compute);
+  const at::Tensor wanted = targets.contiguous();
   Pass result;
   result.losses = at::empty({tokens}, hidden.options().dtype(at::kFloat));
   if (with_d_hidden) {
-    result.d_hidden = at::empty_like(input);
+    result.d_hidden = at::empty(input.sizes(), input.options());
   }
   const bool with_gradient = with_d_hidden || d_weight.defined();
-  const std::int64_t rows = slice_rows(tokens, words, options, hidden.device());
+  const std::int64_t rows = slice_rows(
+      tokens, words, static_cast<std::int64_t>(input.element_size()), options.memory_bytes);
+  const at::Tensor buffer = at::empty({rows, words}, input.options());
   for (std::int64_t first = 0; first < tokens; first += rows) {
     const std::int64_t last = std::min(first + rows, tokens);
     const at::Tensor part = input.slice(0, first, last);
-    at::Tensor logits = at::mm(part, shadow.t());
-    loss_of_slice(logits, targets.slice(0, first, last), result.losses.slice(0, first, last),
-                  with_gradient, options.scale);
+    at::Tensor logits = buffer.narrow(0, 0, last - first);
+    at::mm_out(logits, part, shadow.t());
+    at::Tensor losses = result.losses.slice(0, first, last);
+    loss_of_slice(logits, wanted.slice(0, first, last), losses, with_gradient, options.scale);
+    if (with_gradient && half_by_float(hidden.device(), options.compute)) {
+      logits.copy_(product_operand(logits, options.compute));
+    }
     if (with_d_hidden) {
-      at::Tensor out = result.d_hidden.slice(0, first, last);
-      at::mm_out(out, logits, shadow);
+      at::Tensor d_part = result.d_hidden.slice(0, first, last);
+      at::mm_out(d_part, logits, shadow);
     }
     if (d_weight.defined()) {
-      d_weight.add_(at::mm(logits.t(), part));
+      add_weight_gradient(d_weight, logits, part);
     }
   }
   if (with_d_hidden) {
@@ -86,24 +128,52 @@ Pass pass(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& 
   return result;
 }
 
+// What has to be computed beside the loss.
+struct Wanted {
+  bool d_hidden = false;
+  bool d_weight = false;
+  bool into_leaf = false;  // d(weight) goes straight into weight.grad
+};
+
+at::Tensor gradient_buffer(const at::Tensor& weight, const Wanted& wanted) {
+  if (!wanted.d_weight) {
+    return {};
+  }
+  if (!wanted.into_leaf) {
+    return at::zeros_like(weight);
+  }
+  at::Tensor& gradient = weight.mutable_grad();
+  if (!gradient.defined()) {
+    gradient = at::zeros_like(weight);
+  }
+  return gradient;
+}
+
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static variable_list forward(AutogradContext* context, const at::Tensor& hidden,
                                const at::Tensor& weight, const at::Tensor& targets,
-                               const LinearCrossEntropyOptions& options, at::Tensor weight_grad,
-                               bool with_d_hidden, bool with_d_weight) {
-    const bool own_buffer = with_d_weight && !weight_grad.defined();
-    at::Tensor d_weight = own_buffer ? at::zeros_like(weight) : weight_grad;
-    const Pass done = pass(hidden, weight, targets, options, with_d_hidden, d_weight);
-    context->save_for_backward({done.d_hidden, own_buffer ? d_weight : at::Tensor()});
+                               const LinearCrossEntropyOptions& options, const Wanted& wanted) {
+    const at::Tensor d_weight = gradient_buffer(weight, wanted);
+    const Pass done = pass(hidden, weight, targets, options, wanted.d_hidden, d_weight);
+    context->save_for_backward({done.d_hidden, wanted.into_leaf ? at::Tensor() : d_weight});
+    context->saved_data["into_leaf"] = wanted.into_leaf;
     at::Tensor nll = done.losses.sum(at::kDouble);
     context->mark_non_differentiable({nll});
     return {(nll * options.scale).to(at::kFloat), nll};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor& given = gradients[0];
+    // On other devices the check would make the host wait.
+    TORCH_CHECK(
+        !context->saved_data["into_leaf"].toBool() || !given.is_cpu() || given.item<double>() == 1,
+        "linear_cross_entropy: d(weight) is already in weight.grad, so the loss can only "
+        "be differentiated with a gradient of 1; use `scale`");
     const variable_list saved = context->get_saved_variables();
-    const auto scaled = [&](const at::Tensor& x) { return x.defined() ? x * gradients[0] : x; };
-    return {scaled(saved[0]), scaled(saved[1]), {}, {}, {}, {}, {}};
+    const auto scaled = [&given](const at::Tensor& x) {
+      return x.defined() ? (x * given).to(x.scalar_type()) : x;
+    };
+    return {scaled(saved[0]), scaled(saved[1]), {}, {}, {}};
   }
 };
 
@@ -112,10 +182,13 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                   const at::Tensor& targets,
                                   const LinearCrossEntropyOptions& options) {
-  const bool grad = at::GradMode::is_enabled();
-  const variable_list result =
-      LinearCrossEntropy::apply(hidden, weight, targets, options, at::Tensor(),
-                                grad && hidden.requires_grad(), grad && weight.requires_grad());
+  Wanted wanted;
+  if (at::GradMode::is_enabled()) {
+    wanted.d_hidden = hidden.requires_grad();
+    wanted.d_weight = weight.requires_grad();
+    wanted.into_leaf = wanted.d_weight && weight.is_leaf();
+  }
+  const variable_list result = LinearCrossEntropy::apply(hidden, weight, targets, options, wanted);
   return {result[0], result[1]};
 }
 

@@ -20,6 +20,10 @@ struct CrossEntropy {
 };
 
 // hidden: [tokens, dim]; weight: [words, dim], fp32; targets: [tokens], int64, -1 = ignored.
+// Where `weight` is a leaf that requires a gradient, d(weight) is added to weight.grad here, in the
+// forward pass (made where it is missing), and backward() adds nothing to it: a second buffer of
+// its size is never needed. The loss must then be differentiated once, with a gradient of 1;
+// `scale` is the way to weigh it. Throws c10::Error for a target that is no word.
 [[nodiscard]] CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                                 const at::Tensor& targets,
                                                 const LinearCrossEntropyOptions& options);

@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
+#include "ops/lrpe_table.h"
+
 namespace transnormer::ops {
 namespace {
 
@@ -37,6 +41,36 @@ std::pair<at::Tensor, at::Tensor> pairs(const at::Tensor& x) {
   return {split.select(-1, 0), split.select(-1, 1)};
 }
 
+at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
+                      std::int64_t first_position, std::int64_t period) {
+  if (lrpe_kernel_fits(x)) {
+    return lrpe_kernel(x, LrpeTable(theta, x.size(1), first_position, period), reflect);
+  }
+  const Rotation turn = rotation(theta, x.size(1), first_position, period);
+  const auto [even, odd] = pairs(reflected(x.to(at::kFloat), reflect));
+  return at::stack({even * turn.cosine - odd * turn.sine, even * turn.sine + odd * turn.cosine}, -1)
+      .flatten(-2)
+      .to(x.scalar_type());
+}
+
+LrpeGradients backward_of(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& theta,
+                          const at::Tensor& reflect, std::int64_t first_position,
+                          std::int64_t period) {
+  if (lrpe_kernel_fits(x)) {
+    return lrpe_kernel_backward(gradient, x, LrpeTable(theta, x.size(1), first_position, period),
+                                reflect);
+  }
+  const Rotation turn = rotation(theta, x.size(1), first_position, period);
+  const auto [g_even, g_odd] = pairs(gradient.to(at::kFloat));
+  const at::Tensor even = g_even * turn.cosine + g_odd * turn.sine;
+  const at::Tensor odd = g_odd * turn.cosine - g_even * turn.sine;
+  const at::Tensor d_x = reflected(at::stack({even, odd}, -1).flatten(-2), reflect);
+  // Turning both the vector and its gradient back leaves their product with the quarter turn.
+  const auto [z_even, z_odd] = pairs(reflected(x.to(at::kFloat), reflect));
+  const at::Tensor d_angle = (odd * z_even - even * z_odd).sum(2, true).to(at::kDouble);
+  return {d_x.to(x.scalar_type()), (d_angle * turn.position).sum({0, 1, 2})};
+}
+
 struct Lrpe : torch::autograd::Function<Lrpe> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& theta,
                             const at::Tensor& reflect, std::int64_t first_position,
@@ -44,30 +78,15 @@ struct Lrpe : torch::autograd::Function<Lrpe> {
     context->save_for_backward({x, theta, reflect});
     context->saved_data["first_position"] = first_position;
     context->saved_data["period"] = period;
-    const Rotation turn = rotation(theta, x.size(1), first_position, period);
-    const auto [even, odd] = pairs(reflected(x.to(at::kFloat), reflect));
-    return at::stack({even * turn.cosine - odd * turn.sine, even * turn.sine + odd * turn.cosine},
-                     -1)
-        .flatten(-2)
-        .to(x.scalar_type());
+    return forward_of(x, theta, reflect, first_position, period);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor& x = saved[0];
-    const at::Tensor& reflect = saved[2];
-    const Rotation turn =
-        rotation(saved[1], x.size(1), context->saved_data["first_position"].toInt(),
-                 context->saved_data["period"].toInt());
-    const auto [g_even, g_odd] = pairs(gradients[0].to(at::kFloat));
-    const at::Tensor even = g_even * turn.cosine + g_odd * turn.sine;
-    const at::Tensor odd = g_odd * turn.cosine - g_even * turn.sine;
-    const at::Tensor d_x = reflected(at::stack({even, odd}, -1).flatten(-2), reflect);
-    // Turning both the vector and its gradient back leaves their product with the quarter turn.
-    const auto [z_even, z_odd] = pairs(reflected(x.to(at::kFloat), reflect));
-    const at::Tensor d_angle = (odd * z_even - even * z_odd).sum(2, true).to(at::kDouble);
-    const at::Tensor d_theta = (d_angle * turn.position).sum({0, 1, 2});
-    return {d_x.to(x.scalar_type()), d_theta.to(saved[1].scalar_type()), {}, {}, {}};
+    LrpeGradients d = backward_of(gradients[0], saved[0], saved[1], saved[2],
+                                  context->saved_data["first_position"].toInt(),
+                                  context->saved_data["period"].toInt());
+    return {d.x, d.theta.to(saved[1].scalar_type()), {}, {}, {}};
   }
 };
 

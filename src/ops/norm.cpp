@@ -3,7 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <tuple>
+
+#include "ops/kernel_view.h"
+#include "ops/parallel.h"
 
 namespace transnormer::ops {
 namespace {
@@ -15,18 +19,52 @@ at::Tensor inverse_rms(const at::Tensor& x, double eps) {
   return x.square().mean(-1, true).add_(eps).rsqrt_();
 }
 
+std::int64_t rows_of(const at::Tensor& x) {
+  return x.numel() / std::max<std::int64_t>(x.size(-1), 1);
+}
+
+std::int64_t grain_of(const at::Tensor& x) {
+  return std::max<std::int64_t>(kGrain / std::max<std::int64_t>(x.size(-1), 1), 1);
+}
+
+bool kernel_fits(const at::Tensor& x, at::ScalarType other) {
+  return kernel_type(x) && (other == at::kFloat || other == at::kBFloat16);
+}
+
 at::Tensor srms_forward(const at::Tensor& x, double eps, at::ScalarType result) {
-  const at::Tensor wide = x.to(at::kFloat);
-  return (wide * inverse_rms(wide, eps)).to(result);
+  if (!kernel_fits(x, result)) {
+    const at::Tensor wide = x.to(at::kFloat);
+    return (wide * inverse_rms(wide, eps)).to(result);
+  }
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor y = at::empty(x.sizes(), x.options().dtype(result));
+  const std::int64_t dim = x.size(-1);
+  parallel_for(rows_of(x), grain_of(x), [&](std::int64_t first, std::int64_t last) {
+    kernels::kernels().srms_norm(in(dense, first * dim), out(y, first * dim), last - first, dim,
+                                 static_cast<float>(eps));
+  });
+  return y;
 }
 
 // d(x) = r (g - x r^2 mean(g x)), r = 1 / sqrt(mean(x^2) + eps).
 at::Tensor srms_backward(const at::Tensor& gradient, const at::Tensor& x, double eps) {
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor g = gradient.to(at::kFloat);
-  const at::Tensor r = inverse_rms(wide, eps);
-  const at::Tensor along = (g * wide).mean(-1, true) * r.square();
-  return ((g - wide * along) * r).to(x.scalar_type());
+  if (!kernel_fits(x, gradient.scalar_type())) {
+    const at::Tensor wide = x.to(at::kFloat);
+    const at::Tensor g = gradient.to(at::kFloat);
+    const at::Tensor r = inverse_rms(wide, eps);
+    const at::Tensor along = (g * wide).mean(-1, true) * r.square();
+    return ((g - wide * along) * r).to(x.scalar_type());
+  }
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor g = gradient.contiguous();
+  const at::Tensor d_x = empty_dense(x);
+  const std::int64_t dim = x.size(-1);
+  parallel_for(rows_of(x), grain_of(x), [&](std::int64_t first, std::int64_t last) {
+    kernels::kernels().srms_norm_backward(in(dense, first * dim), in(g, first * dim),
+                                          out(d_x, first * dim), last - first, dim,
+                                          static_cast<float>(eps));
+  });
+  return d_x;
 }
 
 at::Tensor sum_of_rows(const at::Tensor& x) {

@@ -26,8 +26,8 @@ Words philox(PhiloxKey key, Words counter) {
     const at::Tensor a = counter[0] * std::int64_t{0xD2511F53};
     const at::Tensor b = counter[2] * std::int64_t{0xCD9E8D57};
     counter = {
-        high_half(b).bitwise_xor_(counter[1]).bitwise_xor_(std::int64_t{key.low}), low_half(b),
-        high_half(a).bitwise_xor_(counter[3]).bitwise_xor_(std::int64_t{key.high}), low_half(a)};
+        high_half(b).bitwise_xor(counter[1]).bitwise_xor_(std::int64_t{key.low}), low_half(b),
+        high_half(a).bitwise_xor(counter[3]).bitwise_xor_(std::int64_t{key.high}), low_half(a)};
     key.low += 0x9E3779B9;
     key.high += 0xBB67AE85;
   }
@@ -71,6 +71,17 @@ at::Tensor philox_bits_at(const at::Tensor& sample, const at::Tensor& element,
 
 std::uint32_t dropout_threshold(double p) {
   return static_cast<std::uint32_t>(std::ceil(p * 0x1.0p24));
+}
+
+kernels::Mask kernel_mask(const DropoutKey& key, double p, std::int64_t sample,
+                          std::int64_t first) {
+  const PhiloxKey mixed = philox_key(key);
+  return {mixed.low,
+          mixed.high,
+          static_cast<std::uint64_t>(key.first_sample + sample),
+          static_cast<std::uint64_t>(first),
+          dropout_threshold(p),
+          static_cast<float>(1 / (1 - p))};
 }
 
 at::Tensor dropout_mask_of(const at::Tensor& bits, double p) {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "ops/dropout.h"
+#include "ops/kernels/kernels.h"
 #include "util/philox.h"
 
 namespace transnormer::ops {
@@ -21,6 +22,10 @@ namespace transnormer::ops {
 
 // An element is kept if its 24 bits are at least this: uniform >= p, exactly.
 [[nodiscard]] std::uint32_t dropout_threshold(double p);
+
+// The same mask for the CPU's kernels: row `sample` of the batch, from element `first` on.
+[[nodiscard]] kernels::Mask kernel_mask(const DropoutKey& key, double p, std::int64_t sample,
+                                        std::int64_t first);
 
 // The scaled mask (0 or 1 / (1 - p), fp32) of such bits.
 [[nodiscard]] at::Tensor dropout_mask_of(const at::Tensor& bits, double p);

@@ -1,0 +1,172 @@
+// Element-wise maps and the norm of rows: one pass over memory each.
+#include "ops/kernels/functions.h"
+#include "ops/kernels/simd.h"
+
+namespace transnormer::ops::kernels::TRANSNORMER_ISA {
+namespace {
+
+F sigmoid(F x) {
+  return 1.F / (1.F + exp(-x));
+}
+
+template <Gate kind>
+F act(F x) {
+  if constexpr (kind == Gate::silu) {
+    return x * sigmoid(x);
+  } else if constexpr (kind == Gate::relu) {
+    return x > 0.F ? x : F{};
+  } else {
+    return x;
+  }
+}
+
+template <Gate kind>
+F slope(F x) {
+  if constexpr (kind == Gate::silu) {
+    const F s = sigmoid(x);
+    return s * (1.F + x * (1.F - s));
+  } else if constexpr (kind == Gate::relu) {
+    return x > 0.F ? splat(1.F) : F{};
+  } else {
+    return splat(1.F);
+  }
+}
+
+template <Gate kind, typename T>
+void gated_of(const T* gate, const T* up, T* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    const std::int64_t n = count - i;
+    store(out + i, act<kind>(load(gate + i, n)) * load(up + i, n), n);
+  }
+}
+
+template <Gate kind, typename T>
+void gated_backward_of(const T* gate, const T* up, const T* d_out, T* d_gate, T* d_up,
+                       std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    const std::int64_t n = count - i;
+    const F x = load(gate + i, n);
+    const F g = load(d_out + i, n);
+    store(d_gate + i, g * load(up + i, n) * slope<kind>(x), n);
+    store(d_up + i, g * act<kind>(x), n);
+  }
+}
+
+// Of two rows at once: the sum of squares of x and, where given, the sum of x * y.
+struct RowSums {
+  float squares;
+  float products;
+};
+
+template <typename X, typename Y>
+RowSums row_sums(const X* x, const Y* y, std::int64_t dim) {
+  F squares[2] = {};
+  F products[2] = {};
+  for (std::int64_t i = 0; i < dim; i += kLanes) {
+    const int side = static_cast<int>(i / kLanes % 2);
+    const F v = load(x + i, dim - i);
+    squares[side] += v * v;
+    if (y != nullptr) {
+      products[side] += v * load(y + i, dim - i);
+    }
+  }
+  return {sum(squares[0] + squares[1]), sum(products[0] + products[1])};
+}
+
+float inverse_rms(float squares, std::int64_t dim, float eps) {
+  return 1.F / __builtin_sqrtf(squares / static_cast<float>(dim) + eps);
+}
+
+template <typename X, typename Y>
+void srms_of(const X* x, Y* y, std::int64_t rows, std::int64_t dim, float eps) {
+  for (std::int64_t row = 0; row < rows; ++row, x += dim, y += dim) {
+    const float r = inverse_rms(row_sums<X, X>(x, nullptr, dim).squares, dim, eps);
+    for (std::int64_t i = 0; i < dim; i += kLanes) {
+      store(y + i, load(x + i, dim - i) * r, dim - i);
+    }
+  }
+}
+
+template <typename X, typename Y>
+void srms_backward_of(const X* x, const Y* d_y, X* d_x, std::int64_t rows, std::int64_t dim,
+                      float eps) {
+  for (std::int64_t row = 0; row < rows; ++row, x += dim, d_y += dim, d_x += dim) {
+    const RowSums sums = row_sums(x, d_y, dim);
+    const float r = inverse_rms(sums.squares, dim, eps);
+    const float along = sums.products / static_cast<float>(dim) * r * r;
+    for (std::int64_t i = 0; i < dim; i += kLanes) {
+      const std::int64_t n = dim - i;
+      store(d_x + i, (load(d_y + i, n) - load(x + i, n) * along) * r, n);
+    }
+  }
+}
+
+template <typename Body>
+void by_gate(Gate kind, Body body) {
+  switch (kind) {
+    case Gate::silu:
+      body.template operator()<Gate::silu>();
+      break;
+    case Gate::relu:
+      body.template operator()<Gate::relu>();
+      break;
+    case Gate::none:
+      body.template operator()<Gate::none>();
+  }
+}
+
+}  // namespace
+
+void gated(Gate kind, In gate, In up, Out out, std::int64_t count) {
+  by_type(gate.bf16, [&](auto* t) {
+    by_gate(kind, [&]<Gate k>() { gated_of<k>(as(gate, t), as(up, t), as(out, t), count); });
+  });
+}
+
+void gated_backward(Gate kind, In gate, In up, In d_out, Out d_gate, Out d_up, std::int64_t count) {
+  by_type(gate.bf16, [&](auto* t) {
+    by_gate(kind, [&]<Gate k>() {
+      gated_backward_of<k>(as(gate, t), as(up, t), as(d_out, t), as(d_gate, t), as(d_up, t), count);
+    });
+  });
+}
+
+void elu(bool plus_one, In x, Out y, std::int64_t count) {
+  by_type(x.bf16, [&](auto* t) {
+    const auto* from = as(x, t);
+    auto* to = as(y, t);
+    const float plus = plus_one ? 1.F : 0.F;
+    for (std::int64_t i = 0; i < count; i += kLanes) {
+      const F v = load(from + i, count - i);
+      store(to + i, v > 0.F ? v + plus : exp(v) - (1.F - plus), count - i);
+    }
+  });
+}
+
+void elu_backward(In x, In d_y, Out d_x, std::int64_t count) {
+  by_type(x.bf16, [&](auto* t) {
+    const auto* from = as(x, t);
+    const auto* gradient = as(d_y, t);
+    auto* to = as(d_x, t);
+    for (std::int64_t i = 0; i < count; i += kLanes) {
+      const F v = load(from + i, count - i);
+      const F g = load(gradient + i, count - i);
+      store(to + i, v > 0.F ? g : g * exp(v), count - i);
+    }
+  });
+}
+
+void srms_norm(In x, Out y, std::int64_t rows, std::int64_t dim, float eps) {
+  by_type(x.bf16, [&](auto* t) {
+    by_type(y.bf16, [&](auto* u) { srms_of(as(x, t), as(y, u), rows, dim, eps); });
+  });
+}
+
+void srms_norm_backward(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps) {
+  by_type(x.bf16, [&](auto* t) {
+    by_type(d_y.bf16,
+            [&](auto* u) { srms_backward_of(as(x, t), as(d_y, u), as(d_x, t), rows, dim, eps); });
+  });
+}
+
+}  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

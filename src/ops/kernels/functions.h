@@ -1,0 +1,27 @@
+// The kernels of one instruction set; what they do is said at their table, ops/kernels/kernels.h.
+#pragma once
+
+#include "ops/kernels/kernels.h"
+
+namespace transnormer::ops::kernels::TRANSNORMER_ISA {
+
+void gated(Gate, In gate, In up, Out out, std::int64_t count);
+void gated_backward(Gate, In gate, In up, In d_out, Out d_gate, Out d_up, std::int64_t count);
+void elu(bool plus_one, In x, Out y, std::int64_t count);
+void elu_backward(In x, In d_y, Out d_x, std::int64_t count);
+void srms_norm(In x, Out y, std::int64_t rows, std::int64_t dim, float eps);
+void srms_norm_backward(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps);
+void dropout(const Mask&, In x, Out y, std::int64_t count);
+void dropout_mask(const Mask&, float* mask, std::int64_t count);
+void lrpe(const LrpeRows&, In x, Out y);
+void lrpe_backward(const LrpeRows&, In x, In d_y, Out d_x, double* d_theta);
+void linear_attention(const LinearAttention&, In q, In k, In v, Out out, float* state);
+void linear_attention_backward(const LinearAttention&, In q, In k, In v, In d_out, Out d_q, Out d_k,
+                               Out d_v);
+void block_attention(const BlockAttention&, In q, In k, In v, Out out);
+void block_attention_backward(const BlockAttention&, In q, In k, In v, In d_out, Out d_q, Out d_k,
+                              Out d_v);
+void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
+                   std::int64_t words, float scale, bool gradient);
+
+}  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

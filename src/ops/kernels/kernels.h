@@ -1,0 +1,127 @@
+// The CPU's own loops. Each is compiled once for every instruction set (see ops/CMakeLists.txt) and
+// chosen at run time, so that one binary serves every x86-64 processor. Single-threaded: callers
+// share the work out. No LibTorch here, and nothing inline from the standard library, which could
+// otherwise leak instructions of one set into code that all processors run.
+#pragma once
+
+#include <cstdint>
+
+namespace transnormer::ops::kernels {
+
+// Elements in fp32 or, where `bf16`, in bfloat16. All tensors are dense and row-major.
+struct In {
+  const void* data;
+  bool bf16;
+};
+struct Out {
+  void* data;
+  bool bf16;
+};
+
+enum class Gate { silu, relu, none };
+
+// One stretch of a dropout mask: elements of `sample` from number `first` on.
+struct Mask {
+  std::uint32_t key_low;
+  std::uint32_t key_high;
+  std::uint64_t sample;
+  std::uint64_t first;
+  std::uint32_t threshold;  // kept if the upper 24 bits of the element's word reach it
+  float scale;              // of what is kept
+};
+
+inline constexpr std::int64_t kWidestLrpe = 1024;  // dim
+
+struct LrpeRows {
+  std::int64_t first;  // rows are (batch, time) pairs, of heads * dim elements each
+  std::int64_t last;
+  std::int64_t time;
+  std::int64_t heads;
+  std::int64_t dim;
+  const float* cosine;     // [time, dim], each angle's value twice
+  const float* sine;       // [time, dim], negative in even places
+  const double* position;  // [time]
+  const float* unit;       // [dim]
+};
+
+// Heads [first, last) of batch * heads, of tensors [batch, time, heads, dim].
+struct LinearAttention {
+  std::int64_t first;
+  std::int64_t last;
+  std::int64_t time;
+  std::int64_t heads;
+  std::int64_t key_dim;
+  std::int64_t value_dim;
+  float* scratch;  // linear_attention_scratch floats, aligned to 64 bytes, zeroed
+};
+
+struct BlockAttention {
+  std::int64_t first;
+  std::int64_t last;
+  std::int64_t time;
+  std::int64_t heads;
+  std::int64_t dim;
+  std::int64_t block;
+  float scale;
+  bool softmax;  // else ReLU
+  bool drops;
+  Mask mask;       // sample: of batch row 0
+  float* scratch;  // block_attention_scratch floats, aligned to 64 bytes, zeroed
+};
+
+inline constexpr std::int64_t kChunk = 64;
+
+[[nodiscard]] constexpr std::int64_t padded(std::int64_t count) {
+  return (count + 15) / 16 * 16;
+}
+
+[[nodiscard]] constexpr std::int64_t linear_attention_scratch(std::int64_t key_dim,
+                                                              std::int64_t value_dim) {
+  const std::int64_t k = padded(key_dim);
+  const std::int64_t v = padded(value_dim);
+  return 4 * kChunk * (k + v) + 2 * kChunk * kChunk + 2 * k * v;
+}
+
+[[nodiscard]] constexpr std::int64_t block_attention_scratch(std::int64_t block, std::int64_t dim) {
+  return padded(block) * (7 * padded(dim) + 3 * padded(block));
+}
+
+struct Kernels {
+  const char* name;
+
+  void (*gated)(Gate, In gate, In up, Out out, std::int64_t count);
+  void (*gated_backward)(Gate, In gate, In up, In d_out, Out d_gate, Out d_up, std::int64_t count);
+  // elu(x) + `plus`, plus being 0 or 1.
+  void (*elu)(bool plus_one, In x, Out y, std::int64_t count);
+  void (*elu_backward)(In x, In d_y, Out d_x, std::int64_t count);
+
+  void (*srms_norm)(In x, Out y, std::int64_t rows, std::int64_t dim, float eps);
+  void (*srms_norm_backward)(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps);
+
+  void (*dropout)(const Mask&, In x, Out y, std::int64_t count);
+  void (*dropout_mask)(const Mask&, float* mask, std::int64_t count);
+
+  void (*lrpe)(const LrpeRows&, In x, Out y);
+  // Adds the gradient of the angles' factors to d_theta [dim / 2].
+  void (*lrpe_backward)(const LrpeRows&, In x, In d_y, Out d_x, double* d_theta);
+
+  // `state` [batch * heads, key_dim, value_dim] may be null; else read first and updated.
+  void (*linear_attention)(const LinearAttention&, In q, In k, In v, Out out, float* state);
+  void (*linear_attention_backward)(const LinearAttention&, In q, In k, In v, In d_out, Out d_q,
+                                    Out d_k, Out d_v);
+  void (*block_attention)(const BlockAttention&, In q, In k, In v, Out out);
+  void (*block_attention_backward)(const BlockAttention&, In q, In k, In v, In d_out, Out d_q,
+                                   Out d_k, Out d_v);
+
+  // Rows of logits become scale * d(loss)/d(logits) where `gradient`; targets below 0 are ignored.
+  void (*cross_entropy)(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
+                        std::int64_t words, float scale, bool gradient);
+};
+
+// The best of those that this processor runs.
+[[nodiscard]] const Kernels& kernels();
+
+// All that it runs, plainest first; null behind the last. For tests.
+[[nodiscard]] const Kernels* const* all_kernels();
+
+}  // namespace transnormer::ops::kernels

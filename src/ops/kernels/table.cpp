@@ -1,0 +1,27 @@
+#include "ops/kernels/table.h"
+
+#include "ops/kernels/functions.h"
+
+#define TRANSNORMER_TEXT_OF(name) #name
+#define TRANSNORMER_TEXT(name) TRANSNORMER_TEXT_OF(name)
+
+namespace transnormer::ops::kernels::TRANSNORMER_ISA {
+
+const Kernels table{TRANSNORMER_TEXT(TRANSNORMER_ISA),
+                    gated,
+                    gated_backward,
+                    elu,
+                    elu_backward,
+                    srms_norm,
+                    srms_norm_backward,
+                    dropout,
+                    dropout_mask,
+                    lrpe,
+                    lrpe_backward,
+                    linear_attention,
+                    linear_attention_backward,
+                    block_attention,
+                    block_attention_backward,
+                    cross_entropy};
+
+}  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

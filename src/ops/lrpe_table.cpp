@@ -1,0 +1,134 @@
+#include "ops/lrpe_table.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/kernel_view.h"
+#include "ops/parallel.h"
+
+namespace transnormer::ops {
+namespace {
+
+constexpr std::int64_t kFine = 64;   // positions between two coarse rotations
+constexpr std::int64_t kRows = 256;  // whose share of d(theta) is summed by itself
+
+struct Rotations {
+  std::vector<double> cosine;
+  std::vector<double> sine;
+};
+
+// The rotations of `count` positions `step` apart from `first` on, by each of the angles.
+Rotations rotations(const double* theta, std::int64_t angles, std::int64_t first, std::int64_t step,
+                    std::int64_t count) {
+  Rotations made;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t j = 0; j < angles; ++j) {
+      const double angle = static_cast<double>(first + i * step) * theta[j];
+      made.cosine.push_back(std::cos(angle));
+      made.sine.push_back(std::sin(angle));
+    }
+  }
+  return made;
+}
+
+kernels::LrpeRows rows_of(const at::Tensor& x, const LrpeTable& table, const at::Tensor& unit) {
+  return {.first = 0,
+          .last = 0,
+          .time = x.size(1),
+          .heads = x.size(2),
+          .dim = x.size(3),
+          .cosine = table.cosine.data(),
+          .sine = table.sine.data(),
+          .position = table.position.data(),
+          .unit = unit.const_data_ptr<float>()};
+}
+
+std::int64_t grain_of(const at::Tensor& x) {
+  return std::max<std::int64_t>(kGrain / std::max<std::int64_t>(x.size(2) * x.size(3), 1), 1);
+}
+
+}  // namespace
+
+LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
+                     std::int64_t period) {
+  const at::Tensor wide = theta.detach().to(at::kDouble).contiguous();
+  const auto* angles = wide.const_data_ptr<double>();
+  const std::int64_t count = wide.numel();
+  const auto size = static_cast<std::size_t>(time * 2 * count);
+  position.resize(static_cast<std::size_t>(time));
+  cosine.resize(size);
+  sine.resize(size);
+
+  // Positions that are ever used start at `base`; each is base + coarse * kFine + fine.
+  const std::int64_t base = period > 0 ? 0 : first_position;
+  const std::int64_t reach = period > 0 ? period : time;
+  const Rotations fine = rotations(angles, count, 0, 1, std::min(kFine, reach));
+  const Rotations coarse = rotations(angles, count, base, kFine, (reach + kFine - 1) / kFine);
+
+  parallel_for(time, std::max<std::int64_t>(kGrain / std::max<std::int64_t>(count, 1), 1),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t t = first; t < last; ++t) {
+                   const std::int64_t offset = period > 0 ? (first_position + t) % period : t;
+                   position[static_cast<std::size_t>(t)] = static_cast<double>(base + offset);
+                   const auto a = static_cast<std::size_t>(offset / kFine * count);
+                   const auto b = static_cast<std::size_t>(offset % kFine * count);
+                   const auto to = static_cast<std::size_t>(t * 2 * count);
+                   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+                     const double c = coarse.cosine[a + i] * fine.cosine[b + i] -
+                                      coarse.sine[a + i] * fine.sine[b + i];
+                     const double s = coarse.sine[a + i] * fine.cosine[b + i] +
+                                      coarse.cosine[a + i] * fine.sine[b + i];
+                     cosine[to + 2 * i] = cosine[to + 2 * i + 1] = static_cast<float>(c);
+                     sine[to + 2 * i] = static_cast<float>(-s);
+                     sine[to + 2 * i + 1] = static_cast<float>(s);
+                   }
+                 }
+               });
+}
+
+bool lrpe_kernel_fits(const at::Tensor& x) {
+  return kernel_type(x) && x.size(3) <= kernels::kWidestLrpe;
+}
+
+at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Tensor& reflect) {
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor unit = reflect.contiguous();
+  const at::Tensor y = empty_dense(x);
+  const kernels::LrpeRows all = rows_of(x, table, unit);
+  parallel_for(x.size(0) * all.time, grain_of(x), [&](std::int64_t first, std::int64_t last) {
+    kernels::LrpeRows part = all;
+    part.first = first;
+    part.last = last;
+    kernels::kernels().lrpe(part, in(dense), out(y));
+  });
+  return y;
+}
+
+// The shares of d(theta) are cut by rows, not by threads, so that their sum does not depend on the
+// number of threads.
+LrpeGradients lrpe_kernel_backward(const at::Tensor& gradient, const at::Tensor& x,
+                                   const LrpeTable& table, const at::Tensor& reflect) {
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor g = dense_like(gradient, x);
+  const at::Tensor unit = reflect.contiguous();
+  const at::Tensor d_x = empty_dense(x);
+  const kernels::LrpeRows all = rows_of(x, table, unit);
+  const std::int64_t rows = x.size(0) * all.time;
+  const std::int64_t shares = (rows + kRows - 1) / kRows;
+  const at::Tensor d_theta = at::zeros({shares, all.dim / 2}, at::kDouble);
+  auto* sums = d_theta.mutable_data_ptr<double>();
+  parallel_for(shares, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t share = begin; share < end; ++share) {
+      kernels::LrpeRows part = all;
+      part.first = share * kRows;
+      part.last = std::min(part.first + kRows, rows);
+      kernels::kernels().lrpe_backward(part, in(dense), in(g), out(d_x),
+                                       sums + share * (all.dim / 2));
+    }
+  });
+  return {d_x, d_theta.sum(0)};
+}
+
+}  // namespace transnormer::ops

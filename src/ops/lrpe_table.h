@@ -1,0 +1,37 @@
+// LRPE by the CPU's kernels, and the table of rotations that they read.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace transnormer::ops {
+
+// Cosines and sines of position * theta for each time, laid out for kernels::LrpeRows. An angle is
+// put together from a coarse and a fine rotation, each formed in double: two products for each
+// element of the table in place of two trigonometric functions.
+class LrpeTable {
+ public:
+  LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
+            std::int64_t period);
+
+  std::vector<double> position;
+  std::vector<float> cosine;
+  std::vector<float> sine;
+};
+
+struct LrpeGradients {
+  at::Tensor x;
+  at::Tensor theta;  // fp64
+};
+
+[[nodiscard]] bool lrpe_kernel_fits(const at::Tensor& x);
+
+[[nodiscard]] at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table,
+                                     const at::Tensor& reflect);
+
+[[nodiscard]] LrpeGradients lrpe_kernel_backward(const at::Tensor& gradient, const at::Tensor& x,
+                                                 const LrpeTable& table, const at::Tensor& reflect);
+
+}  // namespace transnormer::ops

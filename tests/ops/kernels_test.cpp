@@ -1,0 +1,137 @@
+// Every instruction set that this processor runs, and every number of threads, gives the same.
+#include "ops/kernels/kernels.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "ops/activation.h"
+#include "ops/block_attention.h"
+#include "ops/causal_linear_attention.h"
+#include "ops/kernel_view.h"
+#include "ops/lrpe.h"
+#include "ops/norm.h"
+#include "ops/parallel.h"
+#include "ops/reference.h"
+#include "ops/scratch.h"
+
+namespace transnormer::ops {
+namespace {
+
+// Runs `body(kernels, poisoned outputs)` with every instruction set and compares the outputs.
+void expect_all_equal(
+    std::size_t outputs, const at::Tensor& like,
+    const std::function<void(const kernels::Kernels&, const std::vector<at::Tensor>&)>& body) {
+  std::vector<at::Tensor> first;
+  for (const auto* const* k = kernels::all_kernels(); *k != nullptr; ++k) {
+    std::vector<at::Tensor> out;
+    for (std::size_t i = 0; i < outputs; ++i) {
+      out.push_back(at::full_like(like, NAN));
+    }
+    body(**k, out);
+    if (first.empty()) {
+      first = out;
+    }
+    const double tolerance = like.scalar_type() == at::kFloat ? 2e-6 : 0x1.01p-7;
+    for (std::size_t i = 0; i < outputs; ++i) {
+      EXPECT_LT(distance(out[i], first[i]), tolerance) << (*k)->name << " output " << i;
+    }
+  }
+}
+
+class KernelsOf : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  [[nodiscard]] at::Tensor some(std::uint64_t seed) const {
+    return normal({1, 70, 2, 13}, seed).to(GetParam());
+  }
+  at::Tensor a = some(1), b = some(2), c = some(3), d = some(4);
+};
+
+TEST_P(KernelsOf, ElementsAndRowsAreFilledAlike) {
+  const std::int64_t count = a.numel();
+  expect_all_equal(7, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
+    k.gated(kernels::Gate::silu, in(a), in(b), out(o[0]), count);
+    k.gated_backward(kernels::Gate::silu, in(a), in(b), in(c), out(o[1]), out(o[2]), count);
+    k.elu(true, in(a), out(o[3]), count);
+    k.elu_backward(in(a), in(b), out(o[4]), count);
+    k.srms_norm(in(a), out(o[5]), 140, 13, 1e-6F);
+    k.srms_norm_backward(in(a), in(b), out(o[6]), 140, 13, 1e-6F);
+  });
+}
+
+TEST_P(KernelsOf, LinearAttentionIsFilledAlike) {
+  expect_all_equal(4, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
+    const Scratch scratch(kernels::linear_attention_scratch(13, 13));
+    const kernels::LinearAttention shape{0, 2, 70, 2, 13, 13, scratch.data()};
+    k.linear_attention(shape, in(a), in(b), in(c), out(o[0]), nullptr);
+    k.linear_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]), out(o[3]));
+  });
+}
+
+TEST_P(KernelsOf, BlockAttentionIsFilledAlike) {
+  for (const bool softmax : {true, false}) {
+    expect_all_equal(4, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
+      const Scratch scratch(kernels::block_attention_scratch(33, 13));
+      const kernels::Mask mask{1, 2, 3, 0, 1 << 22, 4.F / 3};
+      const kernels::BlockAttention shape{
+          0, 2, 70, 2, 13, 33, 0.3F, softmax, true, mask, scratch.data()};
+      k.block_attention(shape, in(a), in(b), in(c), out(o[0]));
+      k.block_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]),
+                                 out(o[3]));
+    });
+  }
+}
+
+TEST_P(KernelsOf, CrossEntropyIsFilledAlike) {
+  const at::Tensor targets = at::arange(20, at::kLong) * 5 % 91 - 1;
+  expect_all_equal(1, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
+    o[0].copy_(a);
+    const at::Tensor losses = at::full({20}, NAN);
+    k.cross_entropy(out(o[0]), targets.const_data_ptr<std::int64_t>(),
+                    losses.mutable_data_ptr<float>(), 20, 91, 0.5F, true);
+    EXPECT_TRUE(at::isfinite(losses).all().item<bool>());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, KernelsOf, testing::Values(at::kFloat, at::kBFloat16));
+
+std::vector<at::Tensor> run_everything() {
+  const at::Tensor x = leaf(normal({3, 300, 5, 16}, 1)), theta = leaf(normal({8}, 2));
+  const at::Tensor unit = at::full({16}, 0.25);
+  const at::Tensor q = lrpe(feature_map(x, FeatureMap::elu1), theta, unit, 0);
+  const at::Tensor y = causal_linear_attention(q, q, x);
+  BlockAttentionOptions options;
+  options.dropout = 0.1;
+  const at::Tensor z = block_attention(x, q, y, options);
+  const at::Tensor out = gated(srms_norm(z, 1e-6, at::kFloat), x, Activation::silu);
+  out.sum().backward();
+  return {out.detach(), x.grad(), theta.grad()};
+}
+
+TEST(Threads, DoNotChangeTheBits) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const std::vector<at::Tensor> one = run_everything();
+  at::set_num_threads(3);
+  const std::vector<at::Tensor> three = run_everything();
+  at::set_num_threads(before);
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_TRUE(at::equal(one[i], three[i])) << "result " << i;
+  }
+}
+
+TEST(Threads, ShareALoop) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  std::vector<int> thread(2);
+  parallel_for(2, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      thread[static_cast<std::size_t>(i)] = at::get_thread_num();
+    }
+  });
+  at::set_num_threads(before);
+  EXPECT_NE(thread[0], thread[1]);
+}
+
+}  // namespace
+}  // namespace transnormer::ops
