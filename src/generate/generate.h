@@ -21,7 +21,7 @@ namespace transnormer {
 
 struct GenerateOptions {
   std::int64_t max_tokens = 100;
-  SamplingOptions sampling;
+  SamplingOptions sampling{};
   at::ScalarType compute = at::kFloat;
   std::int64_t prompt_chunk = 512;  // prompt tokens a pass; does not change the result
   // Called as each is chosen; false ends the text there.

@@ -1,5 +1,6 @@
 #include "generate/generate.h"
 
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -22,6 +23,7 @@ constexpr std::int64_t kTrainedLength = 16;
 
 std::shared_ptr<TransNormer> small_model(AttentionConfig early, AttentionConfig late,
                                          PositionKind position = PositionKind::sinusoidal) {
+  at::set_num_threads(1);  // more only wait for each other at this size
   ModelConfig config;
   config.variant = ModelVariant::custom;
   config.layers = 3;
