@@ -1,0 +1,63 @@
+// train: a run from its config, or on from where it was.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "config/load.h"
+#include "train/trainer.h"
+
+namespace transnormer::cli {
+namespace {
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> sets;
+  std::string run_dir;
+  std::string resume = "auto";
+  std::optional<DeviceChoice> device;
+  std::optional<Precision> precision;
+};
+
+TrainRequest make_request(const TrainOptions& options) {
+  TrainRequest request{.loaded = load_config(options.config, options.sets)};
+  Config& config = request.loaded.config;
+  config.train.device = options.device.value_or(config.train.device);
+  config.train.precision = options.precision.value_or(config.train.precision);
+  request.run_dir = options.run_dir.empty() ? std::filesystem::path("runs") / config.run_name
+                                            : std::filesystem::path(options.run_dir);
+  if (options.resume == "auto") {
+    request.resume = ResumeMode::automatic;
+  } else if (options.resume == "never") {
+    request.resume = ResumeMode::never;
+  } else {
+    request.resume = ResumeMode::checkpoint;
+    request.resume_from = options.resume;
+  }
+  return request;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand(
+      "train", "Prepares data where its cache is missing, trains, validates, saves");
+  auto options = std::make_shared<TrainOptions>();
+  command->add_option("CONFIG", options->config, "The run's config")->required();
+  add_sets(*command, options->sets);
+  command->add_option("--run-dir", options->run_dir,
+                      "Where the run lives (runs/NAME unless told, NAME being run_name)");
+  command
+      ->add_option("--resume", options->resume,
+                   "auto: go on from the run directory's newest checkpoint, if any; never: refuse "
+                   "a directory that holds a run; or a checkpoint to go on from")
+      ->type_name("auto|never|CHECKPOINT")
+      ->capture_default_str();
+  add_device(*command, options->device, "the config's train.device");
+  add_precision(*command, options->precision, "the config's train.precision");
+  command->callback([options, &run] { run = [options] { return train(make_request(*options)); }; });
+}
+
+}  // namespace transnormer::cli
