@@ -58,7 +58,7 @@ TensorEntry parse_entry(const std::string& key, const Json& value, const std::st
     TensorEntry entry;
     entry.name = key;
     entry.dtype = value.at("dtype").get<std::string>();
-    for (const Json& size : value.at("shape")) {
+    for (const Json& size : value.at("shape").get_ref<const Json::array_t&>()) {
       if (!size.is_number_unsigned()) {
         fail(name, "tensor " + key + " has an impossible shape");
       }

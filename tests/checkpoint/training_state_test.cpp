@@ -1,0 +1,139 @@
+#include "checkpoint/training_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoint/fixture.h"
+
+namespace transnormer {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// No two fields alike, so that mixed-up fields show.
+TrainingState full_state() {
+  TrainingState state;
+  state.step = 1;
+  state.tokens = (std::int64_t{1} << 53) + 1;
+  state.optimizer_updates = 3;
+  state.loss_scale = 65536;
+  state.scale_growth_count = 5;
+  state.skipped_updates = 6;
+  state.consecutive_skips = 7;
+  state.validated_step = 8;
+  state.best_valid_loss = 0.1;
+  state.best_step = 10;
+  state.validations_without_gain = 11;
+  state.finished = true;
+  state.finish_reason = "patience \"out\"";
+  state.elapsed_s = 1.0 / 3;
+  state.loss_sum = 5e-324;
+  state.loss_tokens = 16;
+  state.gradient_moments["all"] = {3, 2.0 / 3, 1e-300};
+  state.gradient_moments["layers.0"] = {4, -1e300, 0.1 + 0.2};
+  state.threads = 18;
+  state.device = "cpu";
+  state.build = "build";
+  state.train_data_digest = "digest";
+  state.tokenizer_digest = "other digest";
+  return state;
+}
+
+TEST(TrainingState, ComesBackBitForBit) {
+  const TrainingState before = full_state();
+  const TrainingState after = state_from_json(state_to_json(before), "state.json");
+  EXPECT_EQ(after.step, before.step);
+  EXPECT_EQ(after.tokens, before.tokens);
+  EXPECT_EQ(after.optimizer_updates, before.optimizer_updates);
+  EXPECT_EQ(after.loss_scale, before.loss_scale);
+  EXPECT_EQ(after.scale_growth_count, before.scale_growth_count);
+  EXPECT_EQ(after.skipped_updates, before.skipped_updates);
+  EXPECT_EQ(after.consecutive_skips, before.consecutive_skips);
+  EXPECT_EQ(after.validated_step, before.validated_step);
+  EXPECT_EQ(after.best_valid_loss, before.best_valid_loss);
+  EXPECT_EQ(after.best_step, before.best_step);
+  EXPECT_EQ(after.validations_without_gain, before.validations_without_gain);
+  EXPECT_EQ(after.finished, before.finished);
+  EXPECT_EQ(after.finish_reason, before.finish_reason);
+  EXPECT_EQ(after.elapsed_s, before.elapsed_s);
+  EXPECT_EQ(after.loss_sum, before.loss_sum);
+  EXPECT_EQ(after.loss_tokens, before.loss_tokens);
+  EXPECT_EQ(after.gradient_moments, before.gradient_moments);
+  EXPECT_EQ(after.threads, before.threads);
+  EXPECT_EQ(after.device, before.device);
+  EXPECT_EQ(after.build, before.build);
+  EXPECT_EQ(after.train_data_digest, before.train_data_digest);
+  EXPECT_EQ(after.tokenizer_digest, before.tokenizer_digest);
+}
+
+TEST(TrainingState, WritesWhatIsNotFiniteAsNullAndReadsItBack) {
+  TrainingState state;
+  state.best_valid_loss = std::numeric_limits<double>::quiet_NaN();
+  const std::string text = state_to_json(state);
+  EXPECT_TRUE(json::parse(text)["best_valid_loss"].is_null());
+  EXPECT_TRUE(std::isnan(state_from_json(text, "state.json").best_valid_loss));
+}
+
+TEST(TrainingState, NamesWhatIsMissingOrOfAWrongType) {
+  const auto fault_with = [](const std::string& key, const json& value) {
+    json state = json::parse(state_to_json(full_state()));
+    if (value.is_discarded()) {
+      state.erase(key);
+    } else {
+      state[key] = value;
+    }
+    return test::user_error_of([&] { (void)state_from_json(state.dump(), "some/state.json"); });
+  };
+  const json absent(json::value_t::discarded);
+  EXPECT_THAT(fault_with("step", absent), AllOf(HasSubstr("some/state.json"), HasSubstr("step")));
+  EXPECT_THAT(fault_with("step", 1.5), HasSubstr("\"step\""));
+  EXPECT_THAT(fault_with("finished", 1), HasSubstr("\"finished\""));
+  EXPECT_THAT(fault_with("elapsed_s", "1"), HasSubstr("\"elapsed_s\""));
+  EXPECT_THAT(fault_with("device", 0), HasSubstr("\"device\""));
+  EXPECT_THAT(fault_with("gradient_moments", {{"all", {{"count", 1}}}}),
+              HasSubstr("\"gradient_moments\""));
+  EXPECT_THAT(fault_with("gradient_moments", {{"all", 1}}), HasSubstr("\"gradient_moments\""));
+}
+
+TEST(TrainingState, RefusesWhatIsNoJsonObject) {
+  for (const char* text : {"", "{", "[]", "null"}) {
+    EXPECT_THAT(test::user_error_of([text] { (void)state_from_json(text, "state.json"); }),
+                HasSubstr("state.json: not the state of a training"));
+  }
+}
+
+TEST(RunningMoments, EqualTheTwoPassFormula) {
+  const std::vector<double> values{1e6 + 1, 1e6 + 2, 1e6 + 4, 1e6 - 3};
+  RunningMoments moments;
+  double sum = 0;
+  for (const double value : values) {
+    moments.add(value);
+    sum += value;
+  }
+  const double mean = sum / 4;
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  EXPECT_EQ(moments.count, 4);
+  EXPECT_NEAR(moments.mean, mean, 1e-9);
+  EXPECT_NEAR(moments.relative_std(), std::sqrt(squares / 4) / mean, 1e-15);
+}
+
+TEST(RunningMoments, AreZeroWhereUndefined) {
+  RunningMoments moments;
+  EXPECT_EQ(moments.relative_std(), 0);
+  moments.add(0);
+  EXPECT_EQ(moments.relative_std(), 0);
+}
+
+}  // namespace
+}  // namespace transnormer
