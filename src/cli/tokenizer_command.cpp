@@ -60,11 +60,12 @@ ExitStatus run_encode(const std::string& path) {
   while (next_line(line)) {
     ids.clear();
     tokenizer->encode_line(line, ids);
-    std::string text;
+    const char* between = "";
     for (const TokenId id : ids) {
-      text += (text.empty() ? "" : " ") + std::to_string(id);
+      std::cout << between << id;
+      between = " ";
     }
-    std::cout << text << '\n';
+    std::cout << '\n';
   }
   std::cout.flush();
   check_output();

@@ -157,24 +157,22 @@ CacheWriter::CacheWriter(const std::filesystem::path& path, CacheKey key, std::i
 
 void CacheWriter::append(std::span<const TokenId> tokens) {
   content_.update(tokens.data(), tokens.size_bytes());
-  if (vocab_size_ <= kNarrowVocabulary) {
-    narrow_.assign(tokens.begin(), tokens.end());
-    write(narrow_.data(), narrow_.size() * sizeof(std::uint16_t));
-  } else {
-    write(tokens.data(), tokens.size_bytes());
+  if (vocab_size_ > kNarrowVocabulary) {
+    file_.write(tokens.data(), tokens.size_bytes());
+    return;
   }
-}
-
-void CacheWriter::write(const void* data, std::size_t size) {
-  payload_.update(data, size);
-  file_.write(data, size);
+  narrow_.assign(tokens.begin(), tokens.end());
+  payload_.update(narrow_.data(), narrow_.size() * sizeof narrow_.front());
+  file_.write(narrow_.data(), narrow_.size() * sizeof narrow_.front());
 }
 
 void CacheWriter::finish(const SplitCounts& counts) {
+  const bool narrow = vocab_size_ <= kNarrowVocabulary;
+  const std::string content = content_.hex();
   Header header{
       .magic = kMagic,
       .version = kVersion,
-      .width = vocab_size_ <= kNarrowVocabulary ? 2U : 4U,
+      .width = narrow ? 2U : 4U,
       .vocab_size = vocab_size_,
       .tokens = counts.tokens,
       .types = counts.types,
@@ -185,8 +183,8 @@ void CacheWriter::finish(const SplitCounts& counts) {
       .line_end = static_cast<std::uint64_t>(key_.line_end),
       .tokenizer = digest_field(key_.tokenizer_digest),
       .source = digest_field(key_.source_digest),
-      .content = digest_field(content_.hex()),
-      .payload = digest_field(payload_.hex()),
+      .content = digest_field(content),
+      .payload = digest_field(narrow ? payload_.hex() : content),
   };
   header.header = digest_field(digest_of(header));
   file_.write_at(0, &header, sizeof header);

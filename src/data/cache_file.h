@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "data/file_digests.h"
@@ -70,14 +71,12 @@ class CacheWriter {
   void finish(const SplitCounts& counts);
 
  private:
-  void write(const void* data, std::size_t size);
-
   std::filesystem::path path_;
   CacheKey key_;
   std::int64_t vocab_size_;
   FileWriter file_;
   Sha256 content_;
-  Sha256 payload_;
+  Sha256 payload_;  // where it differs from the content: 16-bit tokens
   std::vector<std::uint16_t> narrow_;
 };
 

@@ -68,7 +68,7 @@ TEST_F(CacheFile, RefusesEveryFlippedBit) {
   for (std::size_t place = 0; place < whole.size(); ++place) {
     test::flip_bit(path_, place);
     EXPECT_NE(fault_of_opening(), "none") << place;
-    write_file(path_, whole);
+    test::put(path_, whole);
   }
   EXPECT_EQ(fault_of_opening(), "none");
 }
@@ -78,21 +78,21 @@ TEST_F(CacheFile, RefusesEveryCutAndAnyAddition) {
   const std::string whole = read_file(path_);
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{7}, std::size_t{100}, std::size_t{512}, whole.size() - 1}) {
-    write_file(path_, whole.substr(0, size));
+    test::put(path_, whole.substr(0, size));
     EXPECT_THAT(fault_of_opening(), HasSubstr(size < 8 ? "is not a text cache" : "is cut off"));
   }
-  write_file(path_, whole + "x");
+  test::put(path_, whole + "x");
   EXPECT_THAT(fault_of_opening(), HasSubstr("is damaged"));
 }
 
 TEST_F(CacheFile, RefusesOtherFilesAndOtherVersions) {
-  write_file(path_, "just some text that is no cache at all");
+  test::put(path_, "just some text that is no cache at all");
   EXPECT_THAT(fault_of_opening(), HasSubstr("is not a text cache"));
   EXPECT_FALSE(is_cache_file(path_));
   write({3, 4, 5, 6, 7}, 100);
   std::string bytes = read_file(path_);
   bytes[8] = 2;
-  write_file(path_, bytes);
+  test::put(path_, bytes);
   EXPECT_THAT(fault_of_opening(), HasSubstr("is a text cache of version 2; this program reads"));
 }
 

@@ -8,16 +8,16 @@ namespace {
 
 class FileDigestsTest : public testing::Test {
  protected:
-  FileDigestsTest() { write_file(path_, "content"); }
+  FileDigestsTest() { test::put(path_, "content"); }
 
   // An index that knows the file by this digest.
   void write_index(const std::string& digest) const {
     const FileIdentity id = identify(path_);
-    write_file(dir_ / "index.json",
-               R"({"version":1,"digests":{")" + path_.string() + R"(":{"size":)" +
-                   std::to_string(id.size) + R"(,"modified_ns":)" + std::to_string(id.modified_ns) +
-                   R"(,"changed_ns":)" + std::to_string(id.changed_ns) + R"(,"inode":)" +
-                   std::to_string(id.inode) + R"(,"offset":0,"sha256":")" + digest + "\"}}}");
+    test::put(dir_ / "index.json",
+              R"({"version":1,"digests":{")" + path_.string() + R"(":{"size":)" +
+                  std::to_string(id.size) + R"(,"modified_ns":)" + std::to_string(id.modified_ns) +
+                  R"(,"changed_ns":)" + std::to_string(id.changed_ns) + R"(,"inode":)" +
+                  std::to_string(id.inode) + R"(,"offset":0,"sha256":")" + digest + "\"}}}");
   }
 
   test::TemporaryDirectory dir_;
@@ -40,7 +40,7 @@ TEST_F(FileDigestsTest, AreNotComputedAgainForAnUnchangedFile) {
 TEST_F(FileDigestsTest, AreComputedAgainForAChangedFileOrAnotherPart) {
   write_index("remembered");
   EXPECT_EQ(FileDigests(dir_.path()).digest(path_, 3), sha256("tent"));
-  write_file(path_, "changed content");
+  test::put(path_, "changed content");
   EXPECT_EQ(FileDigests(dir_.path()).digest(path_), sha256("changed content"));
 }
 
@@ -62,7 +62,7 @@ TEST_F(FileDigestsTest, AreRememberedForASettledFile) {
 
 TEST_F(FileDigestsTest, SurviveADamagedIndex) {
   for (const char* index : {"", "{", "[]", R"({"version":1,"digests":{"x":{"size":"big"}}})"}) {
-    write_file(dir_ / "index.json", index);
+    test::put(dir_ / "index.json", index);
     EXPECT_EQ(FileDigests(dir_.path()).digest(path_), sha256("content")) << index;
   }
 }

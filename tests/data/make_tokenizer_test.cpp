@@ -10,7 +10,7 @@ using testing::HasSubstr;
 class MakeTokenizer : public testing::Test {
  protected:
   MakeTokenizer() {
-    write_file(dir_ / "train.txt", "b b a\nc c c\n");
+    test::put(dir_ / "train.txt", "b b a\nc c c\n");
     config_.data.train = {(dir_ / "train.txt").string()};
     config_.data.cache_dir = (dir_ / "cache").string();
     config_.tokenizer.pad_to_multiple = 1;
@@ -37,7 +37,7 @@ TEST_F(MakeTokenizer, CountsTheTrainingTextOnAnyNumberOfThreads) {
   for (int i = 0; i < 200000; ++i) {
     text += "word" + std::to_string(i % 977 * (i % 3)) + (i % 10 == 0 ? "\n" : " ");
   }
-  write_file(dir_ / "train.txt", text);
+  test::put(dir_ / "train.txt", text);
   config_.train.threads = 1;
   const std::string by_one = make_tokenizer(config_, false);
   config_.train.threads = 5;
@@ -56,7 +56,7 @@ TEST_F(MakeTokenizer, IsMadeAnewForOtherTextOrSettings) {
   EXPECT_EQ(obtain()->size(), 7);
   config_.tokenizer.min_count = 2;
   EXPECT_EQ(obtain()->serialized(), "c 3\nb 2\n");
-  write_file(dir_ / "train.txt", "d d\n");
+  test::put(dir_ / "train.txt", "d d\n");
   EXPECT_EQ(obtain()->serialized(), "d 2\n");
 }
 
@@ -72,7 +72,7 @@ TEST_F(MakeTokenizer, CountsOnlySampledLinesWhereAsked) {
   for (int i = 0; i < 1000; ++i) {
     text += "w" + std::to_string(i) + "\n\n";
   }
-  write_file(dir_ / "train.txt", text);
+  test::put(dir_ / "train.txt", text);
   config_.tokenizer.sample_lines = 100;
   const auto sampled = obtain();
   EXPECT_EQ(sampled->size(), 4 + 100);
@@ -86,7 +86,7 @@ TEST_F(MakeTokenizer, CountsOnlySampledLinesWhereAsked) {
 }
 
 TEST_F(MakeTokenizer, RefusesAFileOfTheOtherType) {
-  write_file(dir_ / "dict.txt", "a 1\n");
+  test::put(dir_ / "dict.txt", "a 1\n");
   config_.tokenizer.path = (dir_ / "dict.txt").string();
   EXPECT_EQ(obtain()->size(), 5);
   config_.tokenizer.type = TokenizerType::sentencepiece;
@@ -98,7 +98,7 @@ TEST_F(MakeTokenizer, NeedsATextToMakeItFrom) {
   config_.data.train.clear();
   EXPECT_THAT(test::fault_of([&] { static_cast<void>(obtain()); }),
               HasSubstr("tokenizer.path: is empty"));
-  write_file(dir_ / "train.txt", "\n  \n");
+  test::put(dir_ / "train.txt", "\n  \n");
   config_.data.train = {(dir_ / "train.txt").string()};
   EXPECT_THAT(test::fault_of([&] { static_cast<void>(obtain()); }), HasSubstr("is empty"));
 }
@@ -108,7 +108,7 @@ TEST_F(MakeTokenizer, TrainsASentencePieceModelFromTheText) {
   for (int i = 0; i < 300; ++i) {
     text += "the ri" + std::to_string(i * 37 % 101) + "ver  ran\n";
   }
-  write_file(dir_ / "train.txt", text);
+  test::put(dir_ / "train.txt", text);
   config_.tokenizer.type = TokenizerType::sentencepiece;
   config_.tokenizer.vocab_size = 280;
   const auto tokenizer = obtain();

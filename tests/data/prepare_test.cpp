@@ -23,8 +23,8 @@ std::vector<TokenId> tokens_of(const TokenStream& stream) {
 class Prepare : public testing::Test {
  protected:
   Prepare() {
-    write_file(dir_ / "dict.txt", "the 3\ncat 2\nsat 1\n");
-    write_file(dir_ / "train.txt", "the cat\n\n the  dog <unk>\nsat");
+    test::put(dir_ / "dict.txt", "the 3\ncat 2\nsat 1\n");
+    test::put(dir_ / "train.txt", "the cat\n\n the  dog <unk>\nsat");
     config_.tokenizer.path = (dir_ / "dict.txt").string();
     config_.data.train = {(dir_ / "train.txt").string()};
     config_.data.cache_dir = (dir_ / "cache").string();
@@ -71,7 +71,7 @@ TEST_F(Prepare, GivesTheSameStreamOnAnyNumberOfThreads) {
   for (int i = 0; i < 300000; ++i) {
     text += (i % 3 == 0 ? "the " : "cat ") + std::string(i % 17 == 0 ? "\n" : "");
   }
-  write_file(dir_ / "train.txt", text);
+  test::put(dir_ / "train.txt", text);
   config_.train.threads = 1;
   const PreparedSplit by_one = prepare().at(Split::train);
   config_.train.threads = 4;
@@ -83,8 +83,8 @@ TEST_F(Prepare, GivesTheSameStreamOnAnyNumberOfThreads) {
 }
 
 TEST_F(Prepare, JoinsFilesAndEndsTheLastLineOfEach) {
-  write_file(dir_ / "b.txt", "cat");
-  write_file(dir_ / "c.txt", "sat\n");
+  test::put(dir_ / "b.txt", "cat");
+  test::put(dir_ / "c.txt", "sat\n");
   config_.data.train = {(dir_ / "[bc].txt").string(), (dir_ / "b.txt").string()};
   EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(5, 2, 6, 2, 5, 2));
 }
@@ -109,11 +109,11 @@ TEST_F(Prepare, WorksFromAReadyCacheThatCannotBeWritten) {
 
 TEST_F(Prepare, BuildsAnewWhenTheTextOrTheDictionaryChanges) {
   static_cast<void>(prepare());
-  write_file(dir_ / "train.txt", "cat\n");
+  test::put(dir_ / "train.txt", "cat\n");
   EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(5, 2));
-  write_file(dir_ / "dict.txt", "dog 1\ncat 1\nfox 1\n");
+  test::put(dir_ / "dict.txt", "dog 1\ncat 1\nfox 1\n");
   EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(5, 2));
-  write_file(dir_ / "dict.txt", "cat 1\n");
+  test::put(dir_ / "dict.txt", "cat 1\n");
   EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(4, 2));
 }
 
@@ -126,7 +126,7 @@ TEST_F(Prepare, BuildsADamagedCutOrForeignCacheAgain) {
   const std::vector<std::string> bad{flipped,   whole.substr(0, 515),  whole + "x", "",
                                      "foreign", std::string(600, '\0')};
   for (const std::string& bytes : bad) {
-    write_file(cache, bytes);
+    test::put(cache, bytes);
     const PreparedData data = prepare();
     EXPECT_GT(data.at(Split::train).seconds, 0);
     EXPECT_EQ(tokens_of(data.at(Split::train).stream), kTokens);
@@ -137,7 +137,7 @@ TEST_F(Prepare, BuildsADamagedCutOrForeignCacheAgain) {
 TEST_F(Prepare, BuildsACacheOfAnotherTextUnderItsNameAgain) {
   static_cast<void>(prepare());
   const std::filesystem::path right = cache_file();
-  write_file(dir_ / "dict.txt", "cat 1\n");
+  test::put(dir_ / "dict.txt", "cat 1\n");
   const std::string other_digest = prepare().tokenizer->digest();
   std::filesystem::path other;
   for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache")) {
@@ -170,11 +170,11 @@ TEST_F(Prepare, CanBeAskedByManyThreadsAtOnce) {
 }
 
 TEST_F(Prepare, RefusesEmptyAndBinaryText) {
-  write_file(dir_ / "train.txt", "");
+  test::put(dir_ / "train.txt", "");
   EXPECT_THAT(fault(), HasSubstr("train.txt: is empty"));
-  write_file(dir_ / "train.txt", "\n\n \n");
+  test::put(dir_ / "train.txt", "\n\n \n");
   EXPECT_THAT(fault(), HasSubstr("train.txt: is empty"));
-  write_file(dir_ / "train.txt", std::string("a\0b\n", 4));
+  test::put(dir_ / "train.txt", std::string("a\0b\n", 4));
   EXPECT_THAT(fault(), HasSubstr("train.txt: is not text"));
   EXPECT_EQ(cache_file(), "");
 }

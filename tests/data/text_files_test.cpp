@@ -11,7 +11,7 @@ class TextFiles : public testing::Test {
  protected:
   TextFiles() {
     for (const char* name : {"b.txt", "a.txt", "c.txt", "d.md", "odd[1].txt"}) {
-      write_file(dir_ / name, "x\n");
+      test::put(dir_ / name, "x\n");
     }
     std::filesystem::create_directory(dir_ / "folder.txt");
   }
@@ -61,7 +61,7 @@ TEST_F(TextFiles, ChangeTheirIdentityWhenWrittenEvenAtTheSameSizeAndTime) {
   FileIdentity after = before;
   // The change time moves with the file system's clock, which ticks every few milliseconds.
   for (int attempt = 0; attempt < 1'000'000 && after.changed_ns == before.changed_ns; ++attempt) {
-    write_file(path, "y\n");
+    test::put(path, "y\n");
     std::filesystem::last_write_time(path, time);
     after = identify(path);
   }

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 class TextReaderTest : public testing::Test {
  protected:
   std::filesystem::path file(const std::string& name, const std::string& text) const {
-    write_file(dir_ / name, text);
+    test::put(dir_ / name, text);
     return dir_ / name;
   }
   static std::vector<std::string> chunks(const std::vector<std::filesystem::path>& files,
