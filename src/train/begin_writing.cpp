@@ -49,7 +49,8 @@ std::string work_summary(const TrainingRun& run) {
   return "training: " + format_count(run.total_steps) + " updates of " +
          format_count(train.global_batch_size) + " samples (" +
          format_count(train.resolved_micro_batch_size()) + " a pass) on " + run.state.device +
-         ", " + to_string(train.precision) + ", " + format_count(run.state.threads) + " threads";
+         ", " + to_string(train.precision) + ", " + format_count(run.state.threads) +
+         (run.state.threads == 1 ? " thread" : " threads");
 }
 
 // What a former run, or a former life of this one, wrote about steps that are now made anew.

@@ -1,0 +1,204 @@
+// Training as a process: killed, stopped by signals, resumed, diverged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "cli/program.h"
+#include "cli/workspace.h"
+
+namespace transnormer {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+// Waits for what a running program brings about; false where it ended before.
+bool wait_until(Program& program, const std::function<bool()>& happened) {
+  while (!happened()) {
+    if (!program.running()) {
+      return happened();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+std::string read_if_there(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class TrainProcess : public testing::Test {
+ protected:
+  static Arguments train(const std::string& run, const Arguments& sets) {
+    Arguments arguments{"train", "tiny.json", "--run-dir", run};
+    for (const std::string& set : sets) {
+      arguments.insert(arguments.end(), {"--set", set});
+    }
+    return arguments;
+  }
+
+  [[nodiscard]] ProgramOptions here() const { return {workspace_.path(), ""}; }
+
+  [[nodiscard]] std::string metrics(const std::string& run) const {
+    return read_if_there(workspace_ / run / "metrics.jsonl");
+  }
+
+  [[nodiscard]] std::vector<std::string> lines_of_kind(const std::string& run,
+                                                       const std::string& kind) const {
+    std::vector<std::string> lines;
+    for (const std::string& line : lines_of(metrics(run))) {
+      if (line.find("\"kind\":\"" + kind + '"') != std::string::npos) {
+        lines.push_back(line);
+      }
+    }
+    return lines;
+  }
+
+  [[nodiscard]] std::string latest(const std::string& run) const {
+    return fs::read_symlink(workspace_ / run / "checkpoints" / "latest").string();
+  }
+
+  void expect_same_end(const std::string& first, const std::string& second) const {
+    ASSERT_EQ(latest(first), latest(second));
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      const std::string name = "/checkpoints/latest/" + std::string(file);
+      EXPECT_TRUE(workspace_.read(first + name) == workspace_.read(second + name)) << file;
+    }
+  }
+
+  Workspace workspace_;
+};
+
+TEST_F(TrainProcess, KilledAndResumedItEndsWithTheSameBitsAndMetrics) {
+  const Arguments sets{"train.steps=200", "checkpoint.every=10", "validation.every=15",
+                       "log.tensorboard=false", "train.micro_batch_size=3"};
+  ASSERT_EQ(workspace_.run(train("whole", sets)).status, 0);
+  {
+    Program program(train("killed", sets), here());
+    ASSERT_TRUE(wait_until(program, [&] {
+      return fs::exists(workspace_ / "killed/checkpoints/step-00000040/manifest.json");
+    }));
+    program.send(SIGKILL);
+    ASSERT_EQ(program.wait().status, -1) << "it ended before it was killed";
+  }
+  const Outcome outcome = workspace_.run(train("killed", sets));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("resumed"));
+  expect_same_end("whole", "killed");
+  EXPECT_EQ(lines_of_kind("killed", "train").size(), 200U);
+  EXPECT_EQ(lines_of_kind("killed", "valid").size(), lines_of_kind("whole", "valid").size());
+}
+
+TEST_F(TrainProcess, SavesOnSigusr1AndGoesOnAndStopsOnSigintAfterSaving) {
+  const Arguments sets{"checkpoint.every=0", "validation.every=0", "log.tensorboard=false"};
+  const auto until = [&sets](const std::string& steps) {
+    Arguments all = sets;
+    all.push_back("train.steps=" + steps);
+    return all;
+  };
+  std::string stopped_at;
+  {
+    Program program(train("stopped", until("1000000")), here());
+    ASSERT_TRUE(wait_until(program, [&] { return lines_of_kind("stopped", "train").size() >= 3; }));
+    program.send(SIGUSR1);
+    ASSERT_TRUE(wait_until(
+        program, [&] { return metrics("stopped").find("\"saved\"") != std::string::npos; }));
+    ASSERT_TRUE(program.running());
+    const std::string saved = latest("stopped");
+    const std::size_t lines = lines_of_kind("stopped", "train").size();
+    ASSERT_TRUE(
+        wait_until(program, [&] { return lines_of_kind("stopped", "train").size() > lines + 2; }));
+    program.send(SIGINT);
+    EXPECT_EQ(program.wait().status, 130);
+    EXPECT_NE(latest("stopped"), saved);
+    stopped_at = latest("stopped").substr(5);
+  }
+  const std::string end = std::to_string(std::stoi(stopped_at) + 4);
+  const Outcome resumed = workspace_.run(train("stopped", until(end)));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  ASSERT_EQ(workspace_.run(train("whole", until(end))).status, 0);
+  expect_same_end("whole", "stopped");
+}
+
+TEST_F(TrainProcess, StoppedDuringValidationItSavesAndValidatesAgainOnResume) {
+  std::string text;
+  for (int line = 0; line < 4000; ++line) {
+    text += "the river ran over stones and sang\n";
+  }
+  workspace_.write("valid.txt", text);
+  const Arguments sets{"train.steps=4", "validation.every=3", "validation.batch_size=1",
+                       "checkpoint.every=0", "log.tensorboard=false"};
+  ASSERT_EQ(workspace_.run(train("whole", sets)).status, 0);
+  {
+    Program program(train("stopped", sets), here());
+    ASSERT_TRUE(wait_until(program, [&] { return lines_of_kind("stopped", "train").size() == 3; }));
+    program.send(SIGTERM);
+    EXPECT_EQ(program.wait().status, 143);
+  }
+  EXPECT_EQ(latest("stopped"), "step-00000003");
+  ASSERT_THAT(lines_of_kind("stopped", "valid"), testing::IsEmpty());
+  const Outcome outcome = workspace_.run(train("stopped", sets));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  expect_same_end("whole", "stopped");
+  const std::vector<std::string> valid = lines_of_kind("stopped", "valid");
+  ASSERT_EQ(valid.size(), 2U);
+  EXPECT_THAT(valid[0], HasSubstr("\"step\":3"));
+  EXPECT_EQ(fs::read_symlink(workspace_ / "stopped/checkpoints/best"),
+            fs::read_symlink(workspace_ / "whole/checkpoints/best"));
+}
+
+TEST_F(TrainProcess, ARunThatDivergesExitsWithThree) {
+  const Outcome outcome = workspace_.run(
+      train("run", {"optimizer.lr=1000", "optimizer.weight_decay=1000", "schedule.name=constant",
+                    "schedule.warmup_steps=0", "train.steps=100", "checkpoint.every=2"}));
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr("training diverged at update"));
+  EXPECT_TRUE(fs::exists(workspace_ / "run/checkpoints/step-00000002"));
+}
+
+TEST_F(TrainProcess, AFinishedRunSaysSoAndChangesNothing) {
+  ASSERT_EQ(workspace_.run(train("run", {})).status, 0);
+  const std::string before = metrics("run");
+  const Outcome outcome = workspace_.run(train("run", {}));
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("has ended: reached train.steps, 6"));
+  EXPECT_EQ(metrics("run"), before);
+}
+
+TEST_F(TrainProcess, SaysAtItsStartWhatItIsGoingToDo) {
+  const Outcome outcome = workspace_.run(train("run", {}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  for (const char* part : {"model: t2", "parameters", "data: ", "6 updates of 4 samples", "cpu",
+                           "fp32", "1 thread", "run directory run"}) {
+    EXPECT_THAT(outcome.err, HasSubstr(part));
+  }
+  EXPECT_THAT(workspace_.read("run/train.log"), HasSubstr("done: reached train.steps"));
+}
+
+TEST_F(TrainProcess, RefusesToBeOneOfSeveralProcesses) {
+  ::setenv("WORLD_SIZE", "2", 1);
+  expect_refused(workspace_, train("run", {}), {"WORLD_SIZE is 2"});
+  ::unsetenv("WORLD_SIZE");
+}
+
+TEST_F(TrainProcess, RefusesWhatCannotBeTrained) {
+  expect_refused(workspace_, train("run", {"data.train=[]"}), {"data.train"});
+  expect_refused(workspace_, train("run", {"train.steps=0"}), {"train.max_epochs"});
+  expect_refused(workspace_,
+                 train("run", {"train.global_batch_size=100000000", "data.tokens_per_sample=4096"}),
+                 {"train.micro_batch_size: 100,000,000 sequences"});
+  EXPECT_FALSE(fs::exists(workspace_ / "run"));
+}
+
+}  // namespace
+}  // namespace transnormer

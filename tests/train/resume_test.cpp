@@ -1,0 +1,202 @@
+// Going on from a checkpoint: which one, the same bits, and what may change.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "train/small_run.h"
+#include "train/training_run.h"
+#include "util/error.h"
+#include "util/file.h"
+
+namespace transnormer {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Sets = std::vector<std::string>;
+
+Sets with(Sets sets, const std::string& set) {
+  sets.push_back(set);
+  return sets;
+}
+
+void damage(const fs::path& file) {
+  std::string bytes = read_file(file);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+std::string fault_of(const SmallRun& runs, const std::string& name, const Sets& sets) {
+  try {
+    (void)set_up(runs.request(name, sets));
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// 23 samples by batches of 4: step 3 lies within the first epoch, step 9 within the second.
+class ResumeEqualsContinuous : public testing::TestWithParam<Sets> {};
+
+TEST_P(ResumeEqualsContinuous, BitForBit) {
+  const SmallRun runs;
+  const Sets sets = with(GetParam(), "checkpoint.every=3");
+  ASSERT_EQ(runs.train("continuous", with(sets, "train.steps=12")), ExitStatus::done);
+  ASSERT_EQ(runs.train("stopped", with(sets, "train.steps=3")), ExitStatus::done);
+  ASSERT_EQ(runs.train("stopped", with(sets, "train.steps=9")), ExitStatus::done);
+  ASSERT_EQ(runs.train("stopped", with(sets, "train.steps=12")), ExitStatus::done);
+  for (const std::int64_t step : {6, 9, 12}) {
+    expect_same_weights(runs, "continuous", "stopped", step);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, ResumeEqualsContinuous,
+                         testing::Values(Sets{}, Sets{"train.micro_batch_size=3"},
+                                         Sets{"model.dropout=0.3", "model.attention_dropout=0.2"},
+                                         Sets{"train.precision=bf16", "optimizer.clip_norm=0.5"},
+                                         Sets{"train.precision=fp16"}, Sets{"model.variant=t1"},
+                                         Sets{"model.variant=transformer",
+                                              "train.activation_checkpointing=true"}));
+
+TEST(Resume, ADifferentSeedGivesDifferentWeights) {
+  const SmallRun runs;
+  (void)runs.train("one");
+  (void)runs.train("two", {"train.seed=2"});
+  EXPECT_NE(runs.file_of("one", 6, "model.safetensors"),
+            runs.file_of("two", 6, "model.safetensors"));
+}
+
+TEST(Resume, ADamagedNewestCheckpointFallsBackToTheOneBefore) {
+  const SmallRun runs;
+  (void)runs.train("whole", {"train.steps=8"});
+  (void)runs.train("damaged");
+  damage(runs.checkpoint("damaged", 6) / "model.safetensors");
+  const auto run = set_up(runs.request("damaged", {"train.steps=8"}));
+  EXPECT_EQ(run->state.step, 4);
+  EXPECT_THAT(run->warnings, testing::Contains(HasSubstr("damaged")));
+}
+
+TEST(Resume, AfterFallingBackTheRunEndsWithTheSameBits) {
+  const SmallRun runs;
+  (void)runs.train("whole", {"train.steps=8"});
+  (void)runs.train("damaged");
+  damage(runs.checkpoint("damaged", 6) / "optimizer.safetensors");
+  ASSERT_EQ(runs.train("damaged", {"train.steps=8"}), ExitStatus::done);
+  expect_same_weights(runs, "whole", "damaged", 6);
+  expect_same_weights(runs, "whole", "damaged", 8);
+}
+
+TEST(Resume, WhereEveryCheckpointIsDamagedNothingIsOverwritten) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  for (const std::int64_t step : {2, 4, 6}) {
+    damage(runs.checkpoint("run", step) / "model.safetensors");
+  }
+  EXPECT_THAT(fault_of(runs, "run", {}), HasSubstr("none of its checkpoints can be used"));
+  EXPECT_TRUE(runs.has_checkpoint("run", 6));
+}
+
+TEST(Resume, CutsMetricsAndCheckpointsAfterTheStepItGoesOnFrom) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  TrainRequest request = runs.request("run", {"train.steps=4"});
+  request.resume = ResumeMode::checkpoint;
+  request.resume_from = runs.checkpoint("run", 2);
+  const auto run = set_up(request);
+  EXPECT_TRUE(runs.has_checkpoint("run", 6));  // until the run begins to write
+  (void)begin_writing(*run);
+  EXPECT_TRUE(runs.has_checkpoint("run", 2));
+  EXPECT_FALSE(runs.has_checkpoint("run", 4));
+  const std::string metrics = read_file(runs.path() / "run" / "metrics.jsonl");
+  EXPECT_THAT(metrics, HasSubstr("\"step\":2"));
+  EXPECT_THAT(metrics, testing::Not(HasSubstr("\"step\":3")));
+  EXPECT_THAT(metrics, HasSubstr("metrics_cut"));
+}
+
+TEST(Resume, MayChangeSilentlyWhatDoesNotTouchTheResult) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  const auto run = set_up(
+      runs.request("run", {"train.steps=9", "log.every=7", "run_name=other", "checkpoint.every=5",
+                           "validation.every=3", "train.nonfinite=stop"}));
+  EXPECT_TRUE(run->resumed);
+  EXPECT_THAT(run->warnings, testing::IsEmpty());
+}
+
+TEST(Resume, WarnsOfWhatChangesTheResult) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  const auto run =
+      set_up(runs.request("run", {"train.steps=9", "optimizer.lr=0.5", "schedule.name=constant",
+                                  "train.threads=2", "train.micro_batch_size=1"}));
+  for (const char* key :
+       {"optimizer.lr", "schedule.name", "train.threads", "threads: 1", "train.micro_batch_size"}) {
+    EXPECT_THAT(run->warnings, testing::Contains(HasSubstr(key)));
+  }
+}
+
+TEST(Resume, RefusesEveryOtherChangeByName) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  const std::string fault = fault_of(runs, "run",
+                                     {"model.dropout=0.2", "train.seed=5",
+                                      "train.global_batch_size=3", "data.tokens_per_sample=15"});
+  for (const char* key :
+       {"model.dropout", "train.seed", "train.global_batch_size", "data.tokens_per_sample"}) {
+    EXPECT_THAT(fault, HasSubstr(key));
+  }
+}
+
+TEST(Resume, TheTextMayMoveButNotChange) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  fs::copy_file(runs.path() / "train.txt", runs.path() / "moved.txt");
+  const Sets moved{"train.steps=9", "data.train=" + (runs.path() / "moved.txt").string()};
+  EXPECT_THAT(set_up(runs.request("run", moved))->warnings, testing::IsEmpty());
+  runs.write("moved.txt", small_text(23 * 16 - 5, 99));
+  EXPECT_THAT(fault_of(runs, "run", moved), HasSubstr("data.train"));
+}
+
+TEST(Resume, TheTokenizerMayMoveButNotChange) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  const fs::path dictionary = runs.path() / "dictionary.txt";
+  const Sets moved{"train.steps=9", "tokenizer.path=" + dictionary.string()};
+  fs::copy_file(runs.checkpoint("run", 6) / "tokenizer.txt", dictionary);
+  EXPECT_TRUE(set_up(runs.request("run", moved))->resumed);
+  std::ofstream(dictionary, std::ios::app) << "word 1\n";
+  EXPECT_THAT(fault_of(runs, "run", moved), HasSubstr("tokenizer.path"));
+}
+
+TEST(Resume, NeverRefusesADirectoryThatHoldsARun) {
+  const SmallRun runs;
+  TrainRequest request = runs.request("run");
+  request.resume = ResumeMode::never;
+  EXPECT_EQ(train(request), ExitStatus::done);
+  EXPECT_THROW((void)train(request), UserError);
+}
+
+TEST(Resume, ACheckpointOfAnotherRunStartsAFreshDirectoryOnly) {
+  const SmallRun runs;
+  (void)runs.train("one", {"train.steps=8"});
+  (void)runs.train("two");
+  TrainRequest request = runs.request("fresh", {"train.steps=8"});
+  request.resume = ResumeMode::checkpoint;
+  request.resume_from = runs.checkpoint("one", 4);
+  EXPECT_EQ(train(request), ExitStatus::done);
+  expect_same_weights(runs, "one", "fresh", 8);
+  request.run_dir = runs.path() / "two";
+  EXPECT_THROW((void)train(request), UserError);
+  EXPECT_TRUE(runs.has_checkpoint("two", 6));
+}
+
+TEST(Resume, ALockedDirectoryIsRefused) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run"));
+  EXPECT_THROW((void)set_up(runs.request("run")), UserError);
+}
+
+}  // namespace
+}  // namespace transnormer

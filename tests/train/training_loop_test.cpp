@@ -1,0 +1,267 @@
+// The loop around the updates: events, validation, early stopping, what is skipped, failed saves.
+#include "train/training_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "train/small_run.h"
+
+namespace transnormer {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::HasSubstr;
+
+std::string valid_set(const SmallRun& runs) {
+  return "data.valid=" + (runs.path() / "valid.txt").string();
+}
+
+std::vector<at::Tensor> copies_of_weights(const TrainingRun& run) {
+  std::vector<at::Tensor> copies;
+  for (const NamedTensor& parameter : named_tensors(*run.model)) {
+    copies.push_back(parameter.tensor.detach().clone());
+  }
+  return copies;
+}
+
+bool are_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
+}
+
+// Makes one parameter's gradient not-a-number in the updates after `first` and up to `last` made.
+void poison_gradients(TrainingRun& run, std::int64_t first, std::int64_t last) {
+  const auto& state = run.state;
+  run.optimizer.parameters()[1].tensor.register_hook([&state, first, last](at::Tensor gradient) {
+    const bool poisoned = state.step >= first && state.step < last;
+    return poisoned ? gradient * std::numeric_limits<double>::quiet_NaN() : gradient;
+  });
+}
+
+TEST(TrainingLoop, TheLossFalls) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"train.steps=60", "checkpoint.every=0"}));
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  ASSERT_EQ(recorded.train.size(), 60U);
+  EXPECT_LT(recorded.train.back().loss, recorded.train.front().loss - 0.5);
+}
+
+TEST(TrainingLoop, ReportsEachUpdateInItsOwnTerms) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run"));
+  Recorded recorded;
+  (void)run_loop(*run, recorded);
+  ASSERT_EQ(recorded.train.size(), 6U);
+  const log::TrainEvent& last = recorded.train.back();
+  EXPECT_EQ(last.step, 6);
+  EXPECT_NEAR(last.epoch, 24.0 / 23, 1e-12);
+  // Every sample has 16 targets but the last, which has 11 and comes once; the 24th begins anew.
+  EXPECT_GE(last.tokens, 24 * 16 - 2 * 5);
+  EXPECT_LE(last.tokens, 24 * 16 - 5);
+  EXPECT_DOUBLE_EQ(recorded.train[4].lr, 0.01);  // the peak, at the end of the warm-up
+  EXPECT_GT(last.grad_norm, 0);
+  EXPECT_NEAR(last.gradients.at("all").norm, last.grad_norm, 1e-9);
+  EXPECT_GT(last.gradients.at("layers.1.q_proj").relative_std, 0);
+  EXPECT_GT(last.memory_bytes, 0);
+  EXPECT_FALSE(last.loss_scale);
+}
+
+TEST(TrainingLoop, LossIsTheMeanSinceTheLastEvent) {
+  const SmallRun runs;
+  Recorded each;
+  Recorded third;
+  const auto first = set_up(runs.request("first"));
+  (void)run_loop(*first, each);
+  const auto second = set_up(runs.request("second", {"log.every=3", "log.grad_stats_every=0"}));
+  (void)run_loop(*second, third);
+  ASSERT_EQ(third.train.size(), 2U);
+  double sum = 0;
+  std::int64_t tokens = 0;
+  for (int i = 3; i < 6; ++i) {
+    const std::int64_t seen = each.train[i].tokens - each.train[i - 1].tokens;
+    sum += each.train[i].loss * static_cast<double>(seen);
+    tokens += seen;
+  }
+  EXPECT_NEAR(third.train[1].loss, sum / static_cast<double>(tokens), 1e-9);
+  EXPECT_THAT(third.train[1].gradients, testing::IsEmpty());
+}
+
+TEST(TrainingLoop, StatisticsRunOverTheSameIterationsAcrossAResume) {
+  const SmallRun runs;
+  Recorded whole;
+  const auto continuous = set_up(runs.request("whole", {"log.grad_stats_every=2"}));
+  (void)run_loop(*continuous, whole);
+  (void)runs.train("parts", {"log.grad_stats_every=2", "train.steps=3"});
+  Recorded rest;
+  const auto resumed = set_up(runs.request("parts", {"log.grad_stats_every=2"}));
+  (void)run_loop(*resumed, rest);
+  EXPECT_EQ(rest.train.back().step, 6);
+  EXPECT_EQ(continuous->state.gradient_moments, resumed->state.gradient_moments);
+  EXPECT_EQ(resumed->state.gradient_moments.at("all").count, 3);
+}
+
+TEST(TrainingLoop, StatisticsAreOfTheGradientsBeforeClipping) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"optimizer.clip_norm=0.001"}));
+  Recorded recorded;
+  (void)run_loop(*run, recorded);
+  EXPECT_GT(recorded.train.front().grad_norm, 0.1);
+  EXPECT_GT(recorded.train.front().gradients.at("all").norm, 0.1);
+}
+
+TEST(TrainingLoop, HistogramsComeWhenTheyAreDue) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"log.grad_histograms_every=3"}));
+  Recorded recorded;
+  (void)run_loop(*run, recorded);
+  EXPECT_TRUE(recorded.train[1].histograms.empty());
+  EXPECT_TRUE(recorded.train[2].histograms.contains("layers.0.ffn"));
+}
+
+TEST(TrainingLoop, ANonFiniteUpdateIsSkippedAndTrainingGoesOn) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"checkpoint.every=0"}));
+  poison_gradients(*run, 2, 3);
+  std::vector<at::Tensor> weights_at_skip;
+  Recorded recorded;
+  recorded.on_note = [&](const log::NoteEvent& note) {
+    if (note.name == "update_skipped") {
+      EXPECT_EQ(note.step, 3);
+      weights_at_skip = copies_of_weights(*run);
+    }
+  };
+  const std::vector<at::Tensor> before = copies_of_weights(*run);
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  ASSERT_FALSE(weights_at_skip.empty());
+  EXPECT_EQ(run->state.skipped_updates, 1);
+  EXPECT_EQ(run->state.step, 6);
+  EXPECT_EQ(run->optimizer.updates(), 5);
+  for (const NamedTensor& parameter : named_tensors(*run->model)) {
+    EXPECT_TRUE(at::isfinite(parameter.tensor).all().item<bool>()) << parameter.name;
+  }
+  EXPECT_FALSE(are_equal(before, copies_of_weights(*run)));
+}
+
+TEST(TrainingLoop, ASkippedUpdateLeavesTheWeightsAsTheyWere) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"train.steps=2"}));
+  poison_gradients(*run, 0, 2);
+  const std::vector<at::Tensor> before = copies_of_weights(*run);
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_TRUE(are_equal(before, copies_of_weights(*run)));
+}
+
+TEST(TrainingLoop, TooManySkipsInARowDivergeAndLeaveTheCheckpoints) {
+  const SmallRun runs;
+  const auto run = set_up(
+      runs.request("run", {"train.steps=100", "checkpoint.every=2", "train.nonfinite_limit=3"}));
+  poison_gradients(*run, 2, 100);
+  Recorded recorded;
+  EXPECT_THROW((void)run_loop(*run, recorded), DivergedError);
+  EXPECT_THAT(recorded.names(), Contains("diverged"));
+  EXPECT_TRUE(runs.has_checkpoint("run", 2));
+  EXPECT_EQ(run->state.step, 4);  // the fifth update is the third one skipped
+}
+
+TEST(TrainingLoop, ThePolicyStopDivergesAtTheFirst) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"train.nonfinite=stop"}));
+  poison_gradients(*run, 3, 100);
+  Recorded recorded;
+  EXPECT_THROW((void)run_loop(*run, recorded), DivergedError);
+  EXPECT_EQ(run->state.step, 3);
+}
+
+TEST(TrainingLoop, AnOverflowInHalfPrecisionLowersTheScaleAndIsReported) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"train.precision=fp16", "train.nonfinite=stop"}));
+  poison_gradients(*run, 1, 2);
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_THAT(recorded.names(), Contains("loss_scale_lowered"));
+  EXPECT_EQ(recorded.train.back().loss_scale.value(), 32768);
+}
+
+TEST(TrainingLoop, ValidatesWhenDueAndAtTheEndAndMarksTheBest) {
+  const SmallRun runs;
+  const auto run =
+      set_up(runs.request("run", {valid_set(runs), "validation.every=4", "train.steps=6"}));
+  Recorded recorded;
+  (void)run_loop(*run, recorded);
+  ASSERT_EQ(recorded.valid.size(), 2U);
+  EXPECT_EQ(recorded.valid[0].step, 4);
+  EXPECT_TRUE(recorded.valid[0].best);
+  EXPECT_EQ(recorded.valid[1].step, 6);
+  EXPECT_EQ(run->directory.best_step(), run->state.best_step);
+}
+
+TEST(TrainingLoop, NoValidationWhereItIsSwitchedOff) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {valid_set(runs), "validation.every=0"}));
+  Recorded recorded;
+  (void)run_loop(*run, recorded);
+  EXPECT_TRUE(recorded.valid.empty());
+}
+
+TEST(TrainingLoop, ABetterValidationIsSavedOutOfTurn) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request(
+      "run", {valid_set(runs), "validation.every=2", "checkpoint.every=0", "train.steps=3"}));
+  Recorded recorded;
+  (void)run_loop(*run, recorded);
+  EXPECT_TRUE(runs.has_checkpoint("run", 2));
+  EXPECT_TRUE(runs.has_checkpoint("run", 3));
+}
+
+TEST(TrainingLoop, PatienceStopsARunThatNoLongerGetsBetter) {
+  const SmallRun runs;
+  const std::vector<std::string> sets{
+      valid_set(runs),  "validation.every=1",        "validation.patience=2",
+      "optimizer.lr=0", "schedule.warmup_init_lr=0", "train.steps=50"};
+  const auto run = set_up(runs.request("run", sets));
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_EQ(run->state.step, 3);
+  EXPECT_TRUE(run->state.finished);
+  EXPECT_THAT(recorded.notes.back().message, HasSubstr("validation.patience"));
+}
+
+TEST(TrainingLoop, AFailedSaveIsToldAndSurvivedAndShowsInTheStatus) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run"));
+  const fs::path checkpoints = runs.path() / "run" / "checkpoints";
+  fs::remove_all(checkpoints);
+  std::ofstream(checkpoints) << "in the way";
+  Recorded recorded;
+  recorded.on_note = [&](const log::NoteEvent& note) {
+    if (note.name == "save_failed") {
+      fs::remove(checkpoints);
+    }
+  };
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::save_failed);
+  EXPECT_FALSE(runs.has_checkpoint("run", 2));
+  EXPECT_TRUE(runs.has_checkpoint("run", 6));
+}
+
+TEST(TrainingLoop, AFinishedRunSaysSoAndGoesOnWhereTheEndIsRaised) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  EXPECT_THAT(set_up(runs.request("run"))->already_ended.value(), HasSubstr("train.steps"));
+  const std::string before = runs.file_of("run", 6, "state.json");
+  EXPECT_EQ(runs.train("run"), ExitStatus::done);
+  EXPECT_EQ(runs.file_of("run", 6, "state.json"), before);
+  EXPECT_FALSE(set_up(runs.request("run", {"train.steps=8"}))->already_ended);
+  EXPECT_EQ(runs.train("run", {"train.steps=8"}), ExitStatus::done);
+  EXPECT_TRUE(runs.has_checkpoint("run", 8));
+}
+
+}  // namespace
+}  // namespace transnormer
