@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 
-#include <algorithm>
-#include <limits>
 #include <string>
 
 #include "util/error.h"
@@ -18,12 +16,19 @@ constexpr double kWeightBytes = 4;     // fp32
 constexpr double kTrainingBytes = 16;  // weight, gradient, two moments
 // Above this LibTorch cannot even describe the tensors.
 constexpr double kDescribableBytes = 0x1p62;
+// Above this the description alone takes minutes and gigabytes.
+constexpr std::int64_t kMostLayers = 100000;
 
 void require_memory(const ModelConfig& config, const ModelSize& size, at::Device device,
                     double bytes_each, const char* purpose) {
   const double parameters = estimate_parameters(config, size);
   const double bytes = bytes_each * parameters;
   const double there = device_memory_bytes(device);
+  if (config.layers > kMostLayers) {
+    throw UserError("model.layers: expected at most " + format_count(kMostLayers) + ", got " +
+                    format_count(config.layers) + "; " + purpose + " would take " +
+                    format_bytes(bytes));
+  }
   if (bytes > there) {
     throw UserError("model: " + std::string(purpose) + " of " + format_short(parameters) +
                     " parameters would take " + format_bytes(bytes) + ", " +

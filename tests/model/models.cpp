@@ -1,5 +1,6 @@
 #include "model/models.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "config/variant.h"
@@ -77,6 +78,8 @@ std::vector<NamedConfig> many_configs() {
 }
 
 std::shared_ptr<TransNormer> make_model(const ModelConfig& config, std::uint64_t seed) {
+  // Tensors this small gain nothing from threads, and lose much to them on a busy machine.
+  at::set_num_threads(1);
   auto model = std::make_shared<TransNormer>(
       config, ModelSize{.vocab_size = kWords, .max_positions = 64}, at::kCPU);
   initialize(*model, seed);

@@ -135,6 +135,9 @@ TEST(TransNormer, RefusesSizesThatTheMachineCannotHoldAndSaysWhatTheyTake) {
   config.dim = std::int64_t{1} << 40;
   EXPECT_THAT(refusal(config, {.vocab_size = 1000}, at::kMeta),
               HasSubstr("more than any machine has"));
+  config = small_config(ModelVariant::t2);
+  config.layers = 2'000'000'000;
+  EXPECT_THAT(refusal(config, {.vocab_size = 1000}, at::kMeta), HasSubstr("TiB"));
 }
 
 TEST(TransNormer, IsCloseInHalfPrecisions) {
