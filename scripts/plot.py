@@ -138,7 +138,7 @@ def draw_loss(axes, runs, window):
         axes.plot(steps, smoothed(loss, window), color=main, lw=1.6, label=label if single else run.name)
         steps, loss = run.column("valid", "loss")
         axes.plot(steps, loss, "o--" if not single else "o-", color=VALID_COLOUR if single else colour,
-                  ms=4, lw=1.2, label="validation" if single else None)
+                  ms=4, lw=1.2, label="validation" if single and len(steps) else None)
         if single and len(loss) and not np.isnan(loss[-1]):
             axes.annotate(f"perplexity {math.exp(min(loss[-1], 700)):,.1f}", (steps[-1], loss[-1]),
                           xytext=(-4, 10), textcoords="offset points", ha="right", color=VALID_COLOUR)

@@ -65,10 +65,10 @@ cat <<END
 
 What next
   Another sample         $transnormer generate $run --prompt "The LORD said" --temperature 1
-  Train for longer       $transnormer train configs/quickstart.json --set train.steps=3000 --run-dir $run
+  Train for longer       $transnormer train configs/quickstart.json --set train.steps=1200 --run-dir $run
   Another model          $transnormer train configs/quickstart.json --set model.variant=t1 --run-dir runs/t1
   Compare the two        .venv/bin/python scripts/plot.py $run runs/t1 --out runs/compare.png
   Your own text          $transnormer train configs/quickstart.json --run-dir runs/mine \\
-                           --set data.train=my_train.txt --set data.valid=my_valid.txt
+                           --set data.train=train.txt --set data.valid=valid.txt --set data.test=test.txt
   What can be set        $transnormer config show configs/quickstart.json
 END
