@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "config/load.h"
 #include "config/names.h"
 #include "log/console.h"
 #include "train/training_run.h"
+#include "util/error.h"
 #include "util/file.h"
 #include "util/units.h"
 
@@ -53,6 +55,23 @@ std::string work_summary(const TrainingRun& run) {
          (run.state.threads == 1 ? " thread" : " threads");
 }
 
+// A run that cannot save is not worth starting.
+void require_space(const TrainingRun& run) {
+  double bytes = 0;
+  for (const NamedTensor& tensor : named_tensors(*run.model)) {
+    // The weight, and for the optimizer its two moments.
+    bytes +=
+        static_cast<double>(tensor.tensor.numel()) * sizeof(float) * (tensor.trainable ? 3 : 1);
+  }
+  std::error_code none;
+  const fs::space_info space = fs::space(run.directory.path(), none);
+  if (!none && static_cast<double>(space.available) < bytes) {
+    throw WriteError(run.directory.path().string() + ": a checkpoint takes " + format_bytes(bytes) +
+                     ", the disk has " + format_bytes(static_cast<double>(space.available)) +
+                     " left; make room or choose another --run-dir");
+  }
+}
+
 // What a former run, or a former life of this one, wrote about steps that are now made anew.
 std::int64_t cut_back(TrainingRun& run) {
   const std::int64_t keep = run.resumed ? run.state.step : -1;
@@ -80,6 +99,7 @@ Events open_sinks(const TrainingRun& run) {
 
 Events begin_writing(TrainingRun& run) {
   const fs::path& directory = run.directory.path();
+  require_space(run);
   log::open_file(directory / kLogFile);
   const std::int64_t cut = cut_back(run);
   write_file_atomically(directory / kConfigFile, config_to_json(run.config));

@@ -12,7 +12,7 @@
 #include "train/ending.h"
 #include "train/resume.h"
 #include "util/error.h"
-#include "util/file.h"
+#include "util/memory.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -67,6 +67,15 @@ void require_memory(const Config& config, const ModelSize& size, at::Device devi
                        .length = config.data.tokens_per_sample,
                        .compute = ops::scalar_type(config.train.precision),
                        .activation_checkpointing = config.train.activation_checkpointing});
+  const double update_bytes = 2.0 * sizeof(std::int64_t) *
+                              static_cast<double>(config.train.global_batch_size) *
+                              static_cast<double>(config.data.tokens_per_sample);
+  if (update_bytes > static_cast<double>(machine_memory_bytes())) {
+    throw UserError("train.global_batch_size: " + format_count(config.train.global_batch_size) +
+                    " samples of " + format_count(config.data.tokens_per_sample) +
+                    " tokens would take " + format_bytes(update_bytes) +
+                    " for the tokens of an update alone; set a smaller global_batch_size");
+  }
   const double there = device_memory_bytes(device);
   if (estimate.total() - 0.3 * estimate.activations > there) {
     throw UserError(

@@ -45,7 +45,8 @@ struct TrainingRun {
 [[nodiscard]] std::unique_ptr<TrainingRun> set_up(const TrainRequest& request);
 
 // Opens train.log and the event sinks, writes config.json, cuts away what was written about steps
-// after the one that this run starts from, and says what is going on. Throws WriteError.
+// after the one that this run starts from, and says what is going on. Throws WriteError, before
+// any of it where the disk has no room for a checkpoint.
 [[nodiscard]] Events begin_writing(TrainingRun& run);
 
 }  // namespace transnormer

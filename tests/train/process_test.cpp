@@ -162,7 +162,7 @@ TEST_F(TrainProcess, ARunThatDivergesExitsWithThree) {
                     "schedule.warmup_steps=0", "train.steps=100", "checkpoint.every=2"}));
   EXPECT_EQ(outcome.status, 3);
   EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr("training diverged at update"));
-  EXPECT_TRUE(fs::exists(workspace_ / "run/checkpoints/step-00000002"));
+  EXPECT_TRUE(fs::exists(workspace_ / "run/checkpoints/latest/manifest.json"));
 }
 
 TEST_F(TrainProcess, AFinishedRunSaysSoAndChangesNothing) {
@@ -178,8 +178,9 @@ TEST_F(TrainProcess, SaysAtItsStartWhatItIsGoingToDo) {
   const Outcome outcome = workspace_.run(train("run", {}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  for (const char* part : {"model: t2", "parameters", "data: ", "6 updates of 4 samples", "cpu",
-                           "fp32", "1 thread", "run directory run"}) {
+  for (const char* part :
+       {"model: custom, 2 layers", "parameters", "data: ", "6 updates of 4 samples", "cpu", "fp32",
+        "1 thread", "run directory run"}) {
     EXPECT_THAT(outcome.err, HasSubstr(part));
   }
   EXPECT_THAT(workspace_.read("run/train.log"), HasSubstr("done: reached train.steps"));
@@ -194,9 +195,19 @@ TEST_F(TrainProcess, RefusesToBeOneOfSeveralProcesses) {
 TEST_F(TrainProcess, RefusesWhatCannotBeTrained) {
   expect_refused(workspace_, train("run", {"data.train=[]"}), {"data.train"});
   expect_refused(workspace_, train("run", {"train.steps=0"}), {"train.max_epochs"});
-  expect_refused(workspace_,
-                 train("run", {"train.global_batch_size=100000000", "data.tokens_per_sample=4096"}),
-                 {"train.micro_batch_size: 100,000,000 sequences"});
+  EXPECT_FALSE(fs::exists(workspace_ / "run"));
+}
+
+TEST_F(TrainProcess, RefusesBatchesThatNoMemoryHolds) {
+  const Arguments pass{"train.global_batch_size=4000000"};
+  const Arguments update{"train.global_batch_size=2000000000", "train.micro_batch_size=1"};
+  for (const auto& [sets, words] : {std::pair(pass, "train.micro_batch_size: 4,000,000"),
+                                    std::pair(update, "train.global_batch_size: 2,000,000,000")}) {
+    const Outcome outcome = workspace_.run(train("run", sets));
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr(words));
+    EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr("iB"));
+  }
   EXPECT_FALSE(fs::exists(workspace_ / "run"));
 }
 
