@@ -4,6 +4,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "util/error.h"
@@ -15,6 +16,13 @@ using transnormer::ExitStatus;
 int fail(ExitStatus status, const std::string& message) {
   std::cerr << "transnormer: " << message << '\n';
   return static_cast<int>(status);
+}
+
+// The library says only that a command is missing where it does not know the one given.
+std::string describe(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = app.remaining();
+  const bool unknown = app.get_subcommands().empty() && !rest.empty();
+  return unknown ? "there is no command \"" + rest.front() + "\"" : error.what();
 }
 
 }  // namespace
@@ -37,7 +45,7 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) {  // --help and --version
       return app.exit(error);
     }
-    return fail(ExitStatus::user_fault, std::string(error.what()) + " (see --help)");
+    return fail(ExitStatus::user_fault, describe(app, error) + " (see --help)");
   } catch (const transnormer::UserError& error) {
     for (const std::string& fault : error.faults()) {
       fail(ExitStatus::user_fault, fault);

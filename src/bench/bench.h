@@ -40,8 +40,11 @@ struct BenchFigures {
   double gflops = 0;                   // at tokens_per_s, by flops_per_token()
 };
 
+// Throws UserError, with the memory it would take, where the case cannot fit on the device.
+void require_memory(const BenchCase& bench_case, const BenchOptions& options);
+
 // Builds the model with its initial weights, warms up, then times the repeats, each of as many
-// steps as take a tenth of a second. Throws UserError where the case does not fit in memory.
+// steps as take a tenth of a second.
 [[nodiscard]] BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options);
 
 // GFLOP/s of one large plain product in this type, the best of several.

@@ -46,19 +46,6 @@ double least_memory(const BenchCase& bench_case, const BenchOptions& options,
   return weights;
 }
 
-void require_memory(const BenchCase& bench_case, const BenchOptions& options,
-                    const ModelSize& size) {
-  const double needed = least_memory(bench_case, options, size);
-  const double there = device_memory_bytes(options.device);
-  if (needed > there) {
-    throw UserError(bench_case.attention + " with a batch of " +
-                    format_count(bench_case.batch_size) + " sequences of " +
-                    format_count(bench_case.length) + " tokens takes at least " +
-                    format_bytes(needed) + ", the device has " + format_bytes(there) +
-                    "; choose a smaller --batch-size, --lengths or model");
-  }
-}
-
 // A table of learned positions needs room for the tokens that decoding adds, two of warm-up too.
 ModelSize bench_size(const BenchCase& bench_case, const BenchOptions& options) {
   const std::int64_t added =
@@ -71,7 +58,6 @@ class ModelWorkload : public Workload {
   ModelWorkload(const BenchCase& bench_case, const BenchOptions& options)
       : batch_(bench_case.batch_size), length_(bench_case.length) {
     const ModelSize size = bench_size(bench_case, options);
-    require_memory(bench_case, options, size);
     model_ = std::make_unique<TransNormer>(bench_case.model, size, options.device);
     initialize(*model_, 1);
     context_.compute = options.compute;
@@ -175,6 +161,18 @@ class DecodeWorkload final : public ModelWorkload {
 };
 
 }  // namespace
+
+void require_memory(const BenchCase& bench_case, const BenchOptions& options) {
+  const double needed = least_memory(bench_case, options, bench_size(bench_case, options));
+  const double there = device_memory_bytes(options.device);
+  if (needed > there) {
+    throw UserError(bench_case.attention + " with a batch of " +
+                    format_count(bench_case.batch_size) + " sequences of " +
+                    format_count(bench_case.length) + " tokens takes at least " +
+                    format_bytes(needed) + ", the device has " + format_bytes(there) +
+                    "; choose a smaller --batch-size, --lengths or model");
+  }
+}
 
 std::unique_ptr<Workload> make_workload(const BenchCase& bench_case, const BenchOptions& options) {
   switch (options.mode) {

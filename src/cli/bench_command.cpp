@@ -138,6 +138,7 @@ BenchPlan make_plan(const BenchRequest& request) {
     for (const std::int64_t length : lengths) {
       require_positive("--lengths", length);
       plan.cases.push_back({name, model, vocab_size, length, batch_size});
+      require_memory(plan.cases.back(), plan.options);
     }
   }
   return plan;

@@ -87,7 +87,9 @@ TEST_F(BadData, IdsThatAreNoneAreNamed) {
 }
 
 TEST_F(BadData, AVocabularyLargerThanTheModelsIsRefused) {
-  refuse_text("model.vocab_size=5", "model.vocab_size");
+  expect_refused(workspace_,
+                 {"train", "tiny.json", "--run-dir", "new", "--set", "model.vocab_size=5"},
+                 {"model.vocab_size"});
 }
 
 TEST_F(BadData, ADamagedCacheIsNeverSilentlyUsed) {

@@ -83,15 +83,48 @@ TEST_F(BadRun, PlacesThatCannotBeWrittenAreNamed) {
                  {"/proc/words.txt"});
 }
 
-TEST_F(BadRun, AFullDiskIsNamed) {
-  const fs::path disk = workspace() / "cache-disk";  // named so that no content is compared
-  fs::create_directories(disk);
-  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=32k") != 0) {
+// A small file system, unmounted when dropped.
+class SmallDisk {
+ public:
+  SmallDisk(const fs::path& at, const std::string& size) : at_(at) {
+    fs::create_directories(at_);
+    mounted_ = ::mount("tmpfs", at_.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) {
+      (void)::umount(at_.c_str());
+    }
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  [[nodiscard]] bool mounted() const { return mounted_; }
+
+ private:
+  fs::path at_;
+  bool mounted_;
+};
+
+TEST_F(BadRun, AFullDiskIsRefusedBeforeTrainingStarts) {
+  // A checkpoint of this model takes about 80 KiB. The name keeps its content out of comparisons.
+  for (const char* size : {"4k", "16k", "64k"}) {
+    const SmallDisk disk(workspace() / "cache-disk", size);
+    if (!disk.mounted()) {
+      GTEST_SKIP() << "no small file system can be mounted here: " << std::strerror(errno);
+    }
+    expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "cache-disk/run"},
+                   {"cache-disk/run"});
+  }
+}
+
+TEST_F(BadRun, ADiskThatFillsUpLaterShowsInTheStatusAndKeepsTheFirstCheckpoint) {
+  const SmallDisk disk(workspace() / "cache-disk", "200k");
+  if (!disk.mounted()) {
     GTEST_SKIP() << "no small file system can be mounted here: " << std::strerror(errno);
   }
-  expect_refused(workspace(), {"train", "tiny.json", "--run-dir", "cache-disk/run"},
-                 {"cache-disk"});
-  (void)::umount(disk.c_str());
+  const Outcome outcome = workspace().run({"train", "tiny.json", "--run-dir", "cache-disk/run"});
+  EXPECT_EQ(outcome.status, 4);
+  EXPECT_THAT(outcome.err, testing::HasSubstr("could not be saved"));
+  EXPECT_EQ(workspace().run({"eval", "cache-disk/run"}).status, 0);
 }
 
 TEST_F(BadRun, AnAnswerThatCannotBeWrittenIsNamed) {

@@ -6,7 +6,9 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/program.h"
 
@@ -28,23 +30,22 @@ class Workspace {
   [[nodiscard]] std::string read(const std::string& name) const;
   [[nodiscard]] Outcome run(const Arguments& arguments, const std::string& input = "") const;
 
-  // Every file and link but those of caches, with content: what a refused command must not change.
+  // Every file and link but caches and locks, with content: what a refused command must not change.
   [[nodiscard]] std::map<std::string, std::string> content() const;
 
  private:
   std::filesystem::path path_;
 };
 
-// A trained run, `run/`, made once for the tests of a suite: config `tiny.json`, 6 steps, a
-// checkpoint after each third.
+// A trained run, `run/`, made once for all tests of a process: config `tiny.json`, 6 steps,
+// checkpoints after 3 and 6.
 class TrainedRun : public testing::Test {
  protected:
-  static void SetUpTestSuite();
-  static void TearDownTestSuite();
+  void SetUp() override;
   static Workspace& workspace() { return *workspace_; }
 
  private:
-  static Workspace* workspace_;
+  static inline std::unique_ptr<Workspace> workspace_;
 };
 
 // The program refused this: status 2, nothing on stdout, on stderr one line for each fault that
