@@ -40,6 +40,8 @@ function(transnormer_test name)
   if(arg_TORCH)
     transnormer_use_torch(${name} PRIVATE)
   endif()
+  # Several tests run at once: threads that wait must not spin on the cores that others need.
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${arg_LABEL} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+    PROPERTIES LABELS ${arg_LABEL} ENVIRONMENT OMP_WAIT_POLICY=passive
+    SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 endfunction()

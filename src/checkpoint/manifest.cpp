@@ -23,9 +23,9 @@ void check_format(const Json& json, const std::string& name) {
   }
   const auto number = format->get<std::int64_t>();
   if (number > kCheckpointFormat) {
-    throw UserError(name + ": checkpoint format " + std::to_string(number) +
-                    " is newer than format " + std::to_string(kCheckpointFormat) +
-                    ", the newest that this program reads; use a newer transnormer");
+    throw NewerFormatError(name + ": checkpoint format " + std::to_string(number) +
+                           " is newer than format " + std::to_string(kCheckpointFormat) +
+                           ", the newest that this program reads; use a newer transnormer");
   }
   if (number < 1) {
     throw UserError(name + ": there is no checkpoint format " + std::to_string(number) +

@@ -6,10 +6,18 @@
 #include <map>
 #include <string>
 
+#include "util/error.h"
+
 namespace transnormer {
 
 // The format this program writes, and the newest that it reads.
 inline constexpr std::int64_t kCheckpointFormat = 1;
+
+// The checkpoint is sound, but a newer program wrote it: nothing here may replace or remove it.
+class NewerFormatError : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 struct ManifestFile {
   std::int64_t size = 0;  // bytes
@@ -27,7 +35,7 @@ struct Manifest {
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
 // Reads `checkpoint`/manifest.json and checks the format before anything else. Throws UserError
-// where it is damaged, foreign, or newer than this program.
+// where it is damaged or foreign, NewerFormatError where it is newer than this program.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& checkpoint);
 
 // Compares size and SHA-256 of every file, several files at once. Throws UserError that names every

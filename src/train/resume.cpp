@@ -23,6 +23,8 @@ StartingPoint newest_sound(const RunDirectory& directory) {
     try {
       start.checkpoint = Checkpoint::open(directory.checkpoint_path(step));
       return start;
+    } catch (const NewerFormatError&) {
+      throw;
     } catch (const UserError& error) {
       start.warnings.push_back("the checkpoint of step " + format_count(step) +
                                " cannot be used, the one before it is tried: " + error.what());

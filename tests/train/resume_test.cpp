@@ -98,6 +98,18 @@ TEST(Resume, WhereEveryCheckpointIsDamagedNothingIsOverwritten) {
   EXPECT_TRUE(runs.has_checkpoint("run", 6));
 }
 
+TEST(Resume, ACheckpointOfANewerProgramIsRefusedAndStays) {
+  const SmallRun runs;
+  (void)runs.train("newer");
+  const fs::path manifest = runs.checkpoint("newer", 6) / "manifest.json";
+  std::string json = read_file(manifest);
+  const std::string format = "\"format\": 1";
+  json.replace(json.find(format), format.size(), "\"format\": 2");
+  write_file(manifest, json);
+  EXPECT_THAT(fault_of(runs, "newer", {"train.steps=8"}), HasSubstr("format 2 is newer"));
+  EXPECT_EQ(read_file(manifest), json);
+}
+
 TEST(Resume, CutsMetricsAndCheckpointsAfterTheStepItGoesOnFrom) {
   const SmallRun runs;
   (void)runs.train("run");
