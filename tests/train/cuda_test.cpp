@@ -1,0 +1,218 @@
+// The whole model, its training and its states on CUDA against the CPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/models.h"
+#include "ops/cuda_device.h"
+#include "optim/gradients.h"
+#include "optim/loss_scaler.h"
+#include "optim/optimizer.h"
+#include "train/gradient_statistics.h"
+#include "train/meter.h"
+#include "train/passes.h"
+
+namespace transnormer::test {
+namespace {
+
+std::shared_ptr<TransNormer> make_model_on(at::Device device, const ModelConfig& config) {
+  auto model = std::make_shared<TransNormer>(
+      config, ModelSize{.vocab_size = kWords, .max_positions = 64}, device);
+  initialize(*model, 3);
+  return model;
+}
+
+NamedGradients on_cpu(NamedGradients gradients) {
+  for (auto& [name, gradient] : gradients) {
+    gradient = gradient.to(at::kCPU);
+  }
+  return gradients;
+}
+
+ModelConfig with_dropout(ModelConfig config) {
+  config.dropout = 0.2;
+  config.attention_dropout = 0.1;
+  return config;
+}
+
+// Two micro-batches of an update; the last targets are not there.
+std::vector<Batch> make_update() {
+  std::vector<Batch> batches;
+  for (std::int64_t first = 0; first < 6; first += 3) {
+    Batch batch;
+    batch.samples = 3;
+    batch.length = 19;
+    batch.first_position = first;
+    const at::Tensor inputs = random_tokens(3, 19, first + 1);
+    const at::Tensor targets = random_tokens(3, 19, first + 2);
+    const auto* input = inputs.const_data_ptr<std::int64_t>();
+    const auto* target = targets.const_data_ptr<std::int64_t>();
+    batch.inputs.assign(input, input + inputs.numel());
+    batch.targets.assign(target, target + targets.numel());
+    batch.targets.back() = kIgnoredTarget;
+    batch.target_tokens = inputs.numel() - 1;
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::shared_ptr<TransNormer> model;
+};
+
+Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType compute) {
+  constexpr int kUpdates = 5;
+  Trained trained;
+  trained.model = make_model_on(device, config);
+  AdamW optimizer(named_tensors(*trained.model), {});
+  LossScaler scaler(compute == at::kHalf);
+  const std::vector<Batch> batches = make_update();
+  for (int update = 0; update < kUpdates; ++update) {
+    optimizer.zero_gradients();
+    const auto nll = accumulate_gradients(
+        *trained.model, batches,
+        {.compute = compute, .seed = 5, .update = update, .loss_scale = scaler.scale()});
+    scaler.unscale(optimizer.gradients());
+    const at::Tensor norm = global_norm(gradient_norms(optimizer.gradients()));
+    clip_gradients(optimizer.gradients(), norm, 0.5);
+    optimizer.step(1e-3);
+    trained.losses.push_back(nll->item<double>());
+    trained.norms.push_back(norm.item<double>());
+  }
+  return trained;
+}
+
+class CudaModel : public CudaTest {};
+
+TEST_F(CudaModel, InitialWeightsAreEqualBitForBit) {
+  for (const auto& [name, config] : many_configs()) {
+    const auto here = named_tensors(*make_model_on(at::kCPU, config));
+    const auto there = named_tensors(*make_model_on(device, config));
+    ASSERT_EQ(here.size(), there.size());
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      EXPECT_EQ(there[i].tensor.device(), device);
+      EXPECT_TRUE(at::equal(there[i].tensor.to(at::kCPU), here[i].tensor))
+          << name << ", " << here[i].name;
+    }
+  }
+}
+
+TEST_F(CudaModel, LossAndGradientsAgreeForEveryConfigWithDropout) {
+  const at::Tensor tokens = random_tokens(3, 37, 2), targets = random_tokens(3, 37, 3);
+  const ForwardContext context{.training = true, .seed = 11, .update = 5, .first_sample = 640};
+  for (const auto& [name, plain] : many_configs()) {
+    const ModelConfig config = with_dropout(plain);
+    const auto here = make_model_on(at::kCPU, config);
+    const double loss = accumulate_loss(*here, tokens, targets, context);
+    for (const bool recompute : {false, true}) {
+      const auto there = make_model_on(device, config);
+      ForwardContext again = context;
+      again.activation_checkpointing = recompute;
+      EXPECT_NEAR(accumulate_loss(*there, tokens.to(device), targets.to(device), again), loss,
+                  1e-5 * loss)
+          << name;
+      expect_close(on_cpu(gradients(*there)), gradients(*here), 1e-3,
+                   name + (recompute ? ", recomputed" : ""));
+    }
+  }
+}
+
+TEST_F(CudaModel, LossAndGradientsInHalfPrecisionsAreClose) {
+  const at::Tensor tokens = random_tokens(4, 37, 2), targets = random_tokens(4, 37, 3);
+  for (const auto variant : {ModelVariant::t1, ModelVariant::t2, ModelVariant::transformer}) {
+    const auto here = make_model_on(at::kCPU, small_config(variant));
+    const double loss = accumulate_loss(*here, tokens, targets, {});
+    for (const auto compute : {at::kBFloat16, at::kHalf}) {
+      const auto there = make_model_on(device, small_config(variant));
+      EXPECT_NEAR(
+          accumulate_loss(*there, tokens.to(device), targets.to(device), {.compute = compute}),
+          loss, 0.01 * loss);
+      expect_close(on_cpu(gradients(*there)), gradients(*here), 0.2, c10::toString(compute));
+    }
+  }
+}
+
+TEST_F(CudaModel, ReadingInChunksAgreesWithTheCpu) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = random_tokens(2, 30, 4);
+  for (const auto& [name, config] : many_configs()) {
+    const auto read = [&tokens](TransNormer& model) {
+      ModelState state = model.make_state(2);
+      std::vector<at::Tensor> parts;
+      for (const auto& [first, count] : {std::pair{0, 11}, std::pair{11, 1}, std::pair{12, 18}}) {
+        const at::Tensor part = tokens.narrow(1, first, count).to(model.device());
+        parts.push_back(model.logits(model.forward(part, {}, &state), {}).to(at::kCPU));
+      }
+      return at::cat(parts, 1);
+    };
+    EXPECT_LT(relative_error(read(*make_model_on(device, config)),
+                             read(*make_model_on(at::kCPU, config))),
+              1e-4)
+        << name;
+  }
+}
+
+TEST_F(CudaModel, UpdatesAgreeWithTheCpu) {
+  for (const auto variant : {ModelVariant::t1, ModelVariant::t2, ModelVariant::transformer}) {
+    const ModelConfig config = with_dropout(small_config(variant));
+    const Trained here = train_on(at::kCPU, config, at::kFloat);
+    const Trained there = train_on(device, config, at::kFloat);
+    const Trained half = train_on(device, config, at::kBFloat16);
+    const Trained scaled = train_on(device, config, at::kHalf);
+    EXPECT_LT(here.losses.back(), here.losses.front());
+    for (std::size_t i = 0; i < here.losses.size(); ++i) {
+      EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4 * here.losses[i]);
+      EXPECT_NEAR(there.norms[i], here.norms[i], 1e-3 * here.norms[i]);
+      EXPECT_NEAR(half.losses[i], here.losses[i], 0.01 * here.losses[i]);
+      EXPECT_NEAR(scaled.losses[i], here.losses[i], 0.01 * here.losses[i]);
+    }
+  }
+}
+
+TEST_F(CudaModel, UpdatesAreEqualBitForBitWhereDeterministic) {
+  ops::configure_threads(2, /*deterministic=*/true);
+  for (const auto variant : {ModelVariant::t1, ModelVariant::t2, ModelVariant::transformer}) {
+    for (const auto compute : {at::kFloat, at::kBFloat16}) {
+      // Without dropout on its weights, softmax is the library's own.
+      ModelConfig config = with_dropout(small_config(variant));
+      config.attention_dropout = 0;
+      const Trained once = train_on(device, config, compute);
+      const Trained twice = train_on(device, config, compute);
+      EXPECT_EQ(once.losses, twice.losses);
+      const auto weights = named_tensors(*once.model), again = named_tensors(*twice.model);
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        EXPECT_TRUE(at::equal(weights[i].tensor, again[i].tensor)) << weights[i].name;
+      }
+    }
+  }
+  ops::configure_threads(2, /*deterministic=*/false);
+}
+
+TEST_F(CudaModel, GradientStatisticsAgreeAndMemoryIsCounted) {
+  const at::Tensor tokens = random_tokens(3, 37, 2), targets = random_tokens(3, 37, 3);
+  const auto measure = [&](at::Device where) {
+    const auto model = make_model_on(where, small_config(ModelVariant::t2));
+    AdamW optimizer(named_tensors(*model), {});
+    accumulate_loss(*model, tokens.to(where), targets.to(where), {});
+    std::map<std::string, RunningMoments> moments;
+    const GradientStatistics statistics(optimizer.parameters());
+    EXPECT_GT(used_memory_bytes(where), 0);
+    EXPECT_FALSE(statistics.sample(optimizer.gradients(), 64).empty());
+    return statistics.measure(optimizer.gradients(), gradient_norms(optimizer.gradients()),
+                              moments);
+  };
+  const auto here = measure(at::kCPU), there = measure(device);
+  ASSERT_EQ(here.size(), there.size());
+  for (const auto& [name, expected] : here) {
+    EXPECT_NEAR(there.at(name).norm, expected.norm, 1e-4 * expected.norm) << name;
+    EXPECT_NEAR(there.at(name).zero_share, expected.zero_share, 1e-3) << name;
+  }
+}
+
+}  // namespace
+}  // namespace transnormer::test
