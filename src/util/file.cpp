@@ -6,14 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "util/error.h"
 
 namespace transnormer {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string reason() {
   return std::strerror(errno);
@@ -35,7 +40,7 @@ bool write_all(int descriptor, const char* data, std::size_t size) {
   return true;
 }
 
-int open_for_lock(const std::filesystem::path& path) {
+int open_for_lock(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) {
     throw WriteError(path.string() + ": cannot be opened for locking: " + reason());
@@ -43,17 +48,33 @@ int open_for_lock(const std::filesystem::path& path) {
   return descriptor;
 }
 
-// Devices and pipes (/dev/stdout, /dev/full): written in place, never replaced or removed.
-bool is_special(const std::filesystem::path& path) {
-  std::error_code none;
-  const auto status = std::filesystem::status(path, none);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
-         !std::filesystem::is_directory(status);
+// The descriptor of this process that a path below /proc names, as /dev/stdout does.
+std::optional<int> own_descriptor(const fs::path& file) {
+  const std::string name = file.filename();
+  int number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool is_number = error == std::errc() && end == name.data() + name.size();
+  const fs::path own = "/proc/" + std::to_string(::getpid()) + "/fd";
+  return is_number && file.parent_path() == own ? std::optional(number) : std::nullopt;
+}
+
+bool is_below(const fs::path& file, const fs::path& directory) {
+  return std::mismatch(directory.begin(), directory.end(), file.begin(), file.end()).first ==
+         directory.end();
+}
+
+void close_file(int descriptor, const fs::path& path) {
+  const bool flushed = ::fsync(descriptor) == 0 || errno == EINVAL;  // devices cannot be flushed
+  const std::string why = flushed ? "" : reason();
+  const bool closed = ::close(descriptor) == 0;
+  if (!flushed || !closed) {
+    throw WriteError(path.string() + ": cannot be written: " + (flushed ? reason() : why));
+  }
 }
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
+std::string read_file(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
     throw UserError(path.string() + ": cannot be read: " + reason());
@@ -83,28 +104,26 @@ std::string read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-void write_file(const std::filesystem::path& path, std::string_view bytes) {
+void write_file(const fs::path& path, std::string_view bytes) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    throw WriteError(path.string() + ": cannot be written: " + reason());
+  }
+  if (!write_all(descriptor, bytes.data(), bytes.size())) {
+    const std::string why = reason();
+    ::close(descriptor);
+    throw WriteError(path.string() + ": cannot be written: " + why);
+  }
+  close_file(descriptor, path);
+}
+
+void write_file_atomically(const fs::path& path, std::string_view bytes) {
   FileWriter writer(path);
   writer.write(bytes.data(), bytes.size());
   writer.finish();
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
-  if (is_special(path)) {
-    write_file(path, bytes);
-    return;
-  }
-  const std::filesystem::path temporary = path.string() + ".tmp." + std::to_string(::getpid());
-  write_file(temporary, bytes);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const std::string why = reason();
-    ::unlink(temporary.c_str());
-    throw WriteError(path.string() + ": cannot be written: " + why);
-  }
-  sync_directory(path.parent_path().empty() ? "." : path.parent_path());
-}
-
-void sync_directory(const std::filesystem::path& directory) {
+void sync_directory(const fs::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
     throw WriteError(directory.string() + ": cannot be flushed: " + reason());
@@ -118,16 +137,16 @@ void sync_directory(const std::filesystem::path& directory) {
   }
 }
 
-void make_directories(const std::filesystem::path& directory) {
+void make_directories(const fs::path& directory) {
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
+  fs::create_directories(directory, error);
   if (error) {
     throw WriteError(directory.string() + ": cannot be made: " + error.message());
   }
 }
 
-void replace_symlink(const std::filesystem::path& target, const std::filesystem::path& link) {
-  const std::filesystem::path temporary = link.string() + ".tmp." + std::to_string(::getpid());
+void replace_symlink(const fs::path& target, const fs::path& link) {
+  const fs::path temporary = link.string() + ".tmp." + std::to_string(::getpid());
   ::unlink(temporary.c_str());
   if (::symlink(target.c_str(), temporary.c_str()) != 0 ||
       ::rename(temporary.c_str(), link.c_str()) != 0) {
@@ -138,11 +157,33 @@ void replace_symlink(const std::filesystem::path& target, const std::filesystem:
   sync_directory(link.parent_path().empty() ? "." : link.parent_path());
 }
 
-FileWriter::FileWriter(std::filesystem::path path)
-    : path_(std::move(path)),
-      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+FileWriter::FileWriter(fs::path path) : path_(std::move(path)), target_(path_) {
+  constexpr int kMostLinks = 40;
+  bool in_place = false;
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code none;
+    const fs::path directory = target_.has_parent_path() ? target_.parent_path() : ".";
+    target_ = fs::weakly_canonical(directory, none) / target_.filename();
+    in_place =
+        is_below(target_, "/proc") || (is_below(target_, "/dev") && !is_below(target_, "/dev/shm"));
+    if (own_descriptor(target_) || !fs::is_symlink(fs::symlink_status(target_, none))) {
+      break;
+    }
+    target_ = target_.parent_path() / fs::read_symlink(target_, none);
+  }
+  std::error_code none;
+  const fs::file_status status = fs::status(target_, none);
+  in_place = in_place || (fs::exists(status) && !fs::is_regular_file(status));
+  if (const std::optional<int> own = own_descriptor(target_)) {
+    descriptor_ = ::fcntl(*own, F_DUPFD_CLOEXEC, 0);
+  } else if (in_place) {
+    descriptor_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    temporary_ = target_.string() + ".tmp." + std::to_string(::getpid());
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  }
   if (descriptor_ < 0) {
-    throw WriteError(path_.string() + ": cannot be written: " + reason());
+    fail(reason());
   }
 }
 
@@ -150,14 +191,18 @@ FileWriter::~FileWriter() {
   if (descriptor_ >= 0) {
     ::close(descriptor_);
   }
-  if (!finished_ && !is_special(path_)) {
-    ::unlink(path_.c_str());
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
   }
+}
+
+void FileWriter::fail(const std::string& why) const {
+  throw WriteError(path_.string() + ": cannot be written: " + why);
 }
 
 void FileWriter::write(const void* data, std::size_t size) {
   if (!write_all(descriptor_, static_cast<const char*>(data), size)) {
-    throw WriteError(path_.string() + ": cannot be written: " + reason());
+    fail(reason());
   }
 }
 
@@ -169,7 +214,7 @@ void FileWriter::write_at(std::size_t offset, const void* data, std::size_t size
       continue;
     }
     if (written <= 0) {
-      throw WriteError(path_.string() + ": cannot be written: " + reason());
+      fail(reason());
     }
     bytes += written;
     offset += static_cast<std::size_t>(written);
@@ -178,16 +223,18 @@ void FileWriter::write_at(std::size_t offset, const void* data, std::size_t size
 }
 
 void FileWriter::finish() {
-  const bool flushed = ::fsync(descriptor_) == 0 || errno == EINVAL;  // devices cannot be flushed
-  const std::string why = flushed ? "" : reason();
-  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
-  if (!flushed || !closed) {
-    throw WriteError(path_.string() + ": cannot be written: " + (flushed ? reason() : why));
+  close_file(std::exchange(descriptor_, -1), path_);
+  if (temporary_.empty()) {
+    return;
   }
-  finished_ = true;
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+    fail(reason());
+  }
+  temporary_.clear();
+  sync_directory(target_.parent_path());
 }
 
-std::optional<FileLock> FileLock::try_acquire(const std::filesystem::path& path) {
+std::optional<FileLock> FileLock::try_acquire(const fs::path& path) {
   FileLock lock(open_for_lock(path));
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) {
     return lock;
@@ -198,7 +245,7 @@ std::optional<FileLock> FileLock::try_acquire(const std::filesystem::path& path)
   throw WriteError(path.string() + ": cannot be locked: " + reason());
 }
 
-FileLock FileLock::acquire(const std::filesystem::path& path) {
+FileLock FileLock::acquire(const fs::path& path) {
   FileLock lock(open_for_lock(path));
   while (::flock(lock.descriptor_, LOCK_EX) != 0) {
     if (errno != EINTR) {
@@ -221,7 +268,7 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
   return *this;
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+MappedFile::MappedFile(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status {};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {

@@ -12,10 +12,10 @@ namespace transnormer {
 
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 
-// Writes and flushes to the disk. An existing file is replaced in place.
+// Writes and flushes to the disk, over what an existing file (one that is locked, say) holds.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
-// Writes to a temporary name beside `path`, flushes, renames: readers see the old file or the new.
+// Readers see the old file or the new, as with a FileWriter.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 // Flushes a directory's entries, so that a rename in it survives a power cut.
@@ -27,8 +27,9 @@ void make_directories(const std::filesystem::path& directory);
 // Makes `link` point to `target` (a relative path), replacing a former link in one step.
 void replace_symlink(const std::filesystem::path& target, const std::filesystem::path& link);
 
-// A file written piece by piece; finish() flushes it to the disk. Dropped without finish(), the
-// file is removed.
+// A file written piece by piece under a temporary name beside it, which finish() flushes to the
+// disk and renames; dropped without it, an older file stays as it was. Symbolic links are followed,
+// not replaced. Devices, pipes and what /dev or /proc lead to (/dev/stdout) are written in place.
 class FileWriter {
  public:
   explicit FileWriter(std::filesystem::path path);
@@ -41,9 +42,12 @@ class FileWriter {
   void finish();
 
  private:
-  std::filesystem::path path_;
-  int descriptor_;
-  bool finished_ = false;
+  [[noreturn]] void fail(const std::string& why) const;
+
+  std::filesystem::path path_;       // as it was given, for messages
+  std::filesystem::path target_;     // what its links lead to
+  std::filesystem::path temporary_;  // empty once renamed, or where written in place
+  int descriptor_ = -1;
 };
 
 // An exclusive advisory lock on a file, held until destruction or death of the process.

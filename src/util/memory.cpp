@@ -37,9 +37,15 @@ std::int64_t machine_memory_bytes() {
   return bytes;
 }
 
-std::int64_t resident_memory_bytes() { return status_bytes("VmRSS:"); }
-std::int64_t peak_memory_bytes() { return status_bytes("VmHWM:"); }
+std::int64_t resident_memory_bytes() {
+  return status_bytes("VmRSS:");
+}
+std::int64_t peak_memory_bytes() {
+  return status_bytes("VmHWM:");
+}
 
-void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+void reset_peak_memory() {
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
 
 }  // namespace transnormer

@@ -33,6 +33,8 @@ void install_signal_handlers() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
     sigaction(number, &action, nullptr);
   }
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 std::optional<ExitStatus> stop_requested() {
@@ -46,6 +48,8 @@ std::optional<ExitStatus> stop_requested() {
   }
 }
 
-bool take_save_request() { return save_asked.exchange(false); }
+bool take_save_request() {
+  return save_asked.exchange(false);
+}
 
 }  // namespace transnormer

@@ -8,7 +8,8 @@
 
 namespace transnormer {
 
-// Installs the handlers. Called once, by commands that can stop gracefully.
+// Installs the handlers. Called once, by commands that can stop gracefully. Also makes a pipe that
+// nobody reads any more an error of writing rather than the end of the process.
 void install_signal_handlers();
 
 // The status to exit with, once a stop was asked for.

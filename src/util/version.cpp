@@ -2,6 +2,8 @@
 
 namespace transnormer {
 
-const char* program_version() { return TRANSNORMER_VERSION; }
+const char* program_version() {
+  return TRANSNORMER_VERSION;
+}
 
 }  // namespace transnormer

@@ -1,5 +1,6 @@
 #include "util/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -101,6 +102,55 @@ TEST_F(File, WriterDroppedBeforeItsEndLeavesNoFile) {
     writer.write("half", 4);
   }
   EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(File, WriterKeepsTheOldFileUntilItsEnd) {
+  write_file(path_, "old");
+  {
+    FileWriter writer(path_);
+    writer.write("half", 4);
+    EXPECT_EQ(read_file(path_), "old");
+  }
+  EXPECT_EQ(read_file(path_), "old");
+  FileWriter writer(path_);
+  writer.write("new", 3);
+  writer.finish();
+  EXPECT_EQ(read_file(path_), "new");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(File, WriterFollowsLinksAndKeepsThem) {
+  fs::create_directory(directory_ / "inner");
+  write_file(directory_ / "inner" / "real", "old");
+  fs::create_symlink("inner/real", directory_ / "near");
+  fs::create_symlink(directory_ / "near", path_);
+  write_file_atomically(path_, "new");
+  EXPECT_TRUE(fs::is_symlink(path_));
+  EXPECT_TRUE(fs::is_symlink(directory_ / "near"));
+  EXPECT_EQ(read_file(directory_ / "inner" / "real"), "new");
+  fs::create_symlink("inner/absent", directory_ / "dangling");
+  write_file_atomically(directory_ / "dangling", "made");
+  EXPECT_EQ(read_file(directory_ / "inner" / "absent"), "made");
+}
+
+TEST_F(File, WriterAppendsToTheFileThatAStreamIsRedirectedTo) {
+  const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT, 0644);
+  ASSERT_EQ(::write(descriptor, "before ", 7), 7);
+  fs::create_symlink("/dev/fd/" + std::to_string(descriptor), directory_ / "link");
+  write_file_atomically("/dev/fd/" + std::to_string(descriptor), "in between ");
+  write_file_atomically(directory_ / "link", "by a link ");
+  ASSERT_EQ(::write(descriptor, "after", 5), 5);
+  ::close(descriptor);
+  EXPECT_EQ(read_file(path_), "before in between by a link after");
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(File, WriterNamesThePathThatWasGiven) {
+  const fs::path lost = directory_ / "absent" / "file";
+  EXPECT_EQ(message_of<WriteError>([&] { const FileWriter writer(lost); }),
+            lost.string() + ": cannot be written: No such file or directory");
+  EXPECT_EQ(message_of<WriteError>([&] { const FileWriter writer(directory_.path()); }),
+            directory_.path().string() + ": cannot be written: Is a directory");
 }
 
 TEST_F(File, MakesDirectoriesOrSaysWhyNot) {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <functional>
 #include <optional>
 
@@ -76,6 +77,18 @@ TEST(Signals, UserSignalAsksForOneSaveAndNoStop) {
               return (first ? 1 : 0) + (second ? 2 : 0) + stop_status();
             }),
             1);
+}
+
+TEST(Signals, AClosedPipeFailsToBeWrittenAndEndsNothing) {
+  EXPECT_EQ(status_of([] {
+              int ends[2];
+              if (::pipe(ends) != 0) {
+                return 6;
+              }
+              ::close(ends[0]);
+              return ::write(ends[1], "x", 1) == -1 && errno == EPIPE ? 5 : 6;
+            }),
+            5);
 }
 
 TEST(Signals, DoNotInterruptReads) {
