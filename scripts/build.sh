@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Everything that the build needs, then the build: Debian's or Ubuntu's packages (only those that
-# are missing; root or sudo is needed only then), the Python environment .venv, cmake, ninja.
-# Can be repeated; with nothing to do it takes seconds and needs no network.
+# Everything that the build needs, then the build of the program: Debian's or Ubuntu's packages (only
+# those that are missing; root or sudo is needed only then), the Python environment .venv, cmake,
+# ninja. Can be repeated; with nothing to do it takes seconds and needs no network.
+#   scripts/build.sh             build/transnormer
+#   scripts/build.sh TARGET..    these targets instead; "all": the program and every test
 #
 #   CMAKE_PREFIX_PATH=DIR        build against the LibTorch in DIR instead of the one in .venv
 #   TRANSNORMER_SKIP_PACKAGES=1  leave the system's packages alone
 #   CMAKE_BUILD_PARALLEL_LEVEL=N compile N files at a time
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+targets=("${@:-transnormer}")
 
 # The command or the header's package that tells whether a package is there: PACKAGE or PACKAGE:COMMAND.
 packages=(g++:g++ cmake:cmake ninja-build:ninja ccache:ccache pkg-config:pkg-config git:git
@@ -75,9 +79,14 @@ own_libtorch() {
   return 1
 }
 
-# "complete", "lacking" or "damaged"; "none" where there is no environment that runs.
+# "complete", "lacking" or "damaged"; "none" where there is no environment that runs, "unknown" where
+# the check itself failed.
 venv_state() {
-  .venv/bin/python scripts/venv_state.py scripts/requirements.txt "$@" 2>/dev/null || echo none
+  if .venv/bin/python -c "" &>/dev/null; then
+    .venv/bin/python scripts/venv_state.py scripts/requirements.txt "$@" || echo unknown
+  else
+    echo none
+  fi
 }
 
 make_venv() {
@@ -91,6 +100,8 @@ make_venv() {
     say "Python environment .venv: complete"
     return
   fi
+  [[ $state != unknown ]] ||
+    fail ".venv could not be checked (see above); remove it to have it made again"
   if [[ $state != lacking ]]; then
     if [[ -e .venv || -L .venv ]]; then
       say "Python environment .venv: $([[ $state == damaged ]] && echo half made || echo cannot be run), starting over"
@@ -126,8 +137,9 @@ build() {
   # -U: where LibTorch lies is looked up again each time.
   cmake --preset release -U 'TORCH_*' --log-level=WARNING >/dev/null || fail "cmake failed (see above)"
   say "Building (compiling $jobs files at a time)"
-  cmake --build --preset release -j "$jobs" || fail "the build failed (see above)"
-  say "Built build/transnormer"
+  cmake --build --preset release -j "$jobs" --target "${targets[@]}" ||
+    fail "the build failed (see above)"
+  say "Built ${targets[*]/#transnormer/build/transnormer}"
 }
 
 install_packages

@@ -5,7 +5,7 @@
 #   scripts/test.sh -R norm     those whose name has "norm" in it
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-scripts/build.sh
+scripts/build.sh all
 say "Testing"
 status=0
 ctest --test-dir build --output-on-failure --no-tests=error -j 2 "$@" || status=$?

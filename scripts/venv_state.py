@@ -5,6 +5,8 @@ usage: PYTHON venv_state.py REQUIREMENTS [--without NAME]..
 complete  everything named is there, in the version asked for, and no file of it is missing
 lacking   what is there is whole, but something named or needed is missing: pip can add it
 damaged   an installation was cut short: files that a package recorded are missing or of another size
+
+Exits 1 without a word where that cannot be told.
 """
 
 import argparse
@@ -75,7 +77,11 @@ def main():
     parser.add_argument("requirements")
     parser.add_argument("--without", action="append", default=[])
     arguments = parser.parse_args()
-    print(state(arguments.requirements, arguments.without))
+    try:
+        print(state(arguments.requirements, arguments.without))
+    except Exception as error:  # says nothing about the environment, so no word for it
+        print(f"venv_state.py: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

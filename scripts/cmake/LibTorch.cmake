@@ -7,7 +7,7 @@ set(TRANSNORMER_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python CACHE FILEPATH
 set(torch_hint "")
 if(EXISTS ${TRANSNORMER_PYTHON})
   execute_process(
-    COMMAND ${TRANSNORMER_PYTHON} -c
+    COMMAND ${TRANSNORMER_PYTHON} -I -c
       "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
     OUTPUT_VARIABLE torch_hint OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
@@ -35,4 +35,3 @@ target_include_directories(transnormer_torch SYSTEM INTERFACE
   ${TORCH_INCLUDE_DIR} ${TORCH_INCLUDE_DIR}/torch/csrc/api/include)
 target_link_libraries(transnormer_torch INTERFACE transnormer_torch_cpu transnormer_c10)
 set(CMAKE_BUILD_RPATH ${TORCH_LIBRARY_DIR})
-set(CMAKE_INSTALL_RPATH ${TORCH_LIBRARY_DIR})

@@ -19,9 +19,11 @@ FAKES = {
     "cmake": 'exit "$(cat "$HOME/cmake-status" 2>/dev/null || echo 0)"',
     "dpkg-query": 'grep -qxF "${@: -1}" "$HOME/missing" 2>/dev/null || echo -n installed',
     "python3": '[[ $1 == -m ]] && { mkdir -p .venv/bin; cp "$HOME/fakes/venv-python" .venv/bin/python; }; exit 0',
-    # The environment's own Python: is in the state that the file says, until pip has run.
+    # The environment's own Python: is in the state that the file says (the check fails where there is
+    # no such file), until pip has run.
     "venv-python": 'if [[ $2 == pip ]]; then echo complete >"$HOME/venv-state"; '
-                   'exit "$(cat "$HOME/pip-status" 2>/dev/null || echo 0)"; fi; cat "$HOME/venv-state"',
+                   'exit "$(cat "$HOME/pip-status" 2>/dev/null || echo 0)"; fi; '
+                   '[[ $1 == -c ]] || cat "$HOME/venv-state"',
     **{name: "" for name in ("g++", "ninja", "ccache", "pkg-config", "git", "bible")},
 }
 
@@ -47,10 +49,10 @@ class TheBuild(unittest.TestCase):
     def given(self, name, text):
         (self.home / name).write_text(text + "\n")
 
-    def run_build(self, **environment):
+    def run_build(self, *targets, **environment):
         """(exit status, what was said, the calls noted) of one run."""
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/fakes:/usr/bin:/bin", **environment}
-        done = subprocess.run(["bash", self.project / "scripts/build.sh"], env=environment,
+        done = subprocess.run(["bash", self.project / "scripts/build.sh", *targets], env=environment,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/")
         calls = (self.home / "calls").read_text().splitlines()
         return done.returncode, done.stdout, calls
@@ -65,6 +67,12 @@ class TheBuild(unittest.TestCase):
             self.assertEqual(self.calls_of(calls, name), [])
         self.assertEqual(len(self.calls_of(calls, "cmake")), 2)
         self.assertRegex(self.calls_of(calls, "cmake")[0], "^cmake --preset release")
+
+    def test_builds_the_program_only_unless_told(self):
+        for targets, built in (((), "transnormer"), (("all",), "all")):
+            status, said, calls = self.run_build(*targets)
+            self.assertEqual(status, 0, said)
+            self.assertRegex(self.calls_of(calls, "cmake")[-1], f"--target {built}$")
 
     def test_installs_only_the_packages_that_are_missing(self):
         self.given("missing", "libcli11-dev\nlibssl-dev")
@@ -112,6 +120,22 @@ class TheBuild(unittest.TestCase):
         self.assertEqual(status, 0, said)
         self.assertFalse(leftover.exists())
         self.assertIn("python3 -m venv .venv", calls)
+
+    def test_keeps_an_environment_that_it_cannot_judge(self):
+        (self.home / "venv-state").unlink()
+        status, said, calls = self.run_build()
+        self.assertEqual(status, 1)
+        self.assertIn("build.sh: .venv could not be checked", said)
+        self.assertTrue((self.project / ".venv/bin/python").exists())
+        self.assertEqual(self.calls_of(calls, "cmake"), [])
+
+    def test_keeps_what_is_meant_for_another_python_from_the_environments(self):
+        python = self.project / ".venv/bin/python"
+        python.write_text(python.read_text().replace(
+            "#!/bin/bash\n", "#!/bin/bash\n[[ -z ${PYTHONPATH+x}${PYTHONHOME+x} ]] || exit 1\n"))
+        status, said, _ = self.run_build(PYTHONPATH="/elsewhere", PYTHONHOME="/elsewhere")
+        self.assertEqual(status, 0, said)
+        self.assertIn("Python environment .venv: complete", said)
 
     def test_stops_where_pip_fails(self):
         self.given("venv-state", "lacking")

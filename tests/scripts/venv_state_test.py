@@ -1,6 +1,7 @@
 """scripts/venv_state.py tells a whole Python environment from one whose making was cut short."""
 
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -73,6 +74,12 @@ class AnEnvironment(unittest.TestCase):
     def test_with_an_installation_that_never_ended_is_damaged(self):
         (self.packages / "small-0.1.dist-info/RECORD").unlink()
         self.assertEqual(self.state(), "damaged")
+
+    def test_that_cannot_be_judged_gets_no_word(self):
+        done = subprocess.run([sys.executable, venv_state.__file__, self.folder / "none.txt"],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "^venv_state.py: FileNotFoundError: .*none.txt'\n$")
 
     def test_without_pip_is_damaged(self):
         self.remove(self.packages / "pip-23.0.dist-info")
