@@ -82,7 +82,11 @@ Header read_header(const std::filesystem::path& path) {
     throw UserError(path.string() + ": is damaged: its header does not match its digest");
   }
   const auto expected = kHeaderBytes + static_cast<std::uint64_t>(header.tokens) * header.width;
-  const auto size = std::filesystem::file_size(path);
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) {
+    throw UserError(path.string() + ": cannot be read: " + error.message());
+  }
   if (size != expected) {
     throw UserError(path.string() + ": is " + (size < expected ? "cut off" : "damaged") + ": " +
                     std::to_string(size) + " bytes where " + std::to_string(expected) +
@@ -192,8 +196,9 @@ void CacheWriter::finish(const SplitCounts& counts) {
   std::error_code error;
   std::filesystem::rename(temporary_name(path_), path_, error);
   if (error) {
-    std::filesystem::remove(temporary_name(path_));
-    throw WriteError(path_.string() + ": cannot be written: " + error.message());
+    const std::string why = error.message();
+    std::filesystem::remove(temporary_name(path_), error);
+    throw WriteError(path_.string() + ": cannot be written: " + why);
   }
   sync_directory(path_.parent_path());
 }

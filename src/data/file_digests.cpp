@@ -3,6 +3,7 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "log/console.h"
 #include "util/error.h"
@@ -68,7 +69,9 @@ void FileDigests::read_index() {
 }
 
 std::string FileDigests::digest(const std::filesystem::path& file, std::int64_t offset) {
-  const std::string name = std::filesystem::absolute(file).string();
+  std::error_code error;  // a working directory that is gone leaves only the name as it is
+  const std::filesystem::path whole = std::filesystem::absolute(file, error);
+  const std::string name = error ? file.string() : whole.string();
   const FileIdentity identity = identify(file);
   const auto known = entries_.find(name);
   if (known != entries_.end() && known->second.identity == identity &&
@@ -92,12 +95,21 @@ std::string FileDigests::digest(const std::vector<std::filesystem::path>& files)
 }
 
 void FileDigests::save() {
-  if (!changed_ || index_.empty() || !std::filesystem::is_directory(index_.parent_path())) {
+  try {
+    write_index();
+  } catch (const std::exception& error) {
+    log::debug(index_.string() + ": is not written: " + error.what());
+  }
+}
+
+void FileDigests::write_index() {
+  std::error_code error;
+  if (!changed_ || !std::filesystem::is_directory(index_.parent_path(), error)) {
     return;
   }
   nlohmann::json digests = nlohmann::json::object();
   for (const auto& [path, entry] : entries_) {
-    if (std::filesystem::exists(path)) {
+    if (std::filesystem::exists(path, error)) {
       digests[path] = {{"size", entry.identity.size},
                        {"modified_ns", entry.identity.modified_ns},
                        {"changed_ns", entry.identity.changed_ns},
@@ -107,13 +119,9 @@ void FileDigests::save() {
     }
   }
   const nlohmann::json json{{"version", kIndexVersion}, {"digests", std::move(digests)}};
-  try {
-    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // paths need not be UTF-8
-    write_file_atomically(index_, json.dump(1, ' ', false, kReplace) + '\n');
-    changed_ = false;
-  } catch (const WriteError& error) {
-    log::debug(error.what());
-  }
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // paths need not be UTF-8
+  write_file_atomically(index_, json.dump(1, ' ', false, kReplace) + '\n');
+  changed_ = false;
 }
 
 }  // namespace transnormer

@@ -24,7 +24,7 @@ class FileDigests {
   // One digest for the content of several files, in their order.
   [[nodiscard]] std::string digest(const std::vector<std::filesystem::path>& files);
 
-  // Writes what was learned, where the cache directory exists and allows it.
+  // Writes what was learned, where the cache directory exists and allows it. Never throws.
   void save();
 
  private:
@@ -35,6 +35,7 @@ class FileDigests {
   };
 
   void read_index();
+  void write_index();
 
   std::filesystem::path index_;
   std::map<std::string, Entry> entries_;  // by absolute path

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
+#include "data/cache_lock.h"
 #include "data/parallel_text.h"
 #include "data/text_files.h"
 #include "data/text_reader.h"
@@ -140,9 +142,10 @@ bool is_word(const Config& config) {
 }
 
 // All that the made tokenizer is a function of.
-std::string recipe_digest(const Config& config, FileDigests& digests) {
+std::string recipe_digest(const std::vector<fs::path>& files, const Config& config,
+                          FileDigests& digests) {
   const TokenizerConfig& t = config.tokenizer;
-  std::string recipe = "1\n" + digests.digest(training_files(config));
+  std::string recipe = "1\n" + digests.digest(files);
   const auto add = [&recipe](std::int64_t value) { recipe += '\n' + std::to_string(value); };
   add(static_cast<int>(t.type));
   add(t.vocab_size);
@@ -168,7 +171,8 @@ std::string digest_line(const std::string& bytes, const fs::path& file) {
 
 // Nothing where it is not there or not whole.
 std::optional<std::string> read_made(const fs::path& file, bool warn) {
-  if (!fs::exists(file) || !fs::exists(digest_file(file))) {
+  std::error_code error;
+  if (!fs::exists(file, error) || !fs::exists(digest_file(file), error)) {
     return std::nullopt;
   }
   std::string bytes = read_file(file);
@@ -181,19 +185,31 @@ std::optional<std::string> read_made(const fs::path& file, bool warn) {
   return bytes;
 }
 
+std::string make_from(const std::vector<fs::path>& files, const Config& config, bool progress) {
+  const TextPass pass{.files = files,
+                      .label = is_word(config) ? "counting words" : "reading lines",
+                      .threads = text_threads(config.train),
+                      .progress = progress};
+  return is_word(config) ? make_word_dictionary(pass, config.tokenizer)
+                         : make_sentencepiece_model(pass, config.tokenizer);
+}
+
 std::string obtain_made(const Config& config, FileDigests& digests, bool progress) {
   const fs::path directory = config.data.cache_dir;
-  const fs::path file = directory / ("tokenizer-" + recipe_digest(config, digests).substr(0, 32) +
-                                     (is_word(config) ? ".txt" : ".model"));
+  const std::vector<fs::path> files = training_files(config);
+  const std::vector<FileIdentity> before = identify(files);
+  const std::string recipe = recipe_digest(files, config, digests);
+  const fs::path file =
+      directory / ("tokenizer-" + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
   if (std::optional<std::string> made = read_made(file, false)) {
     return *std::move(made);
   }
-  make_directories(directory);
-  const FileLock lock = FileLock::acquire(directory / "lock");
+  const FileLock lock = lock_cache(directory);
   if (std::optional<std::string> made = read_made(file, true)) {  // by the one we waited for
     return *std::move(made);
   }
-  std::string bytes = make_tokenizer(config, progress);
+  std::string bytes = make_from(files, config, progress);
+  check_unchanged(files, before, "data.train");
   write_file_atomically(file, bytes);
   write_file_atomically(digest_file(file), digest_line(bytes, file));
   return bytes;
@@ -214,12 +230,7 @@ std::shared_ptr<const Tokenizer> load_configured(const TokenizerConfig& config) 
 }  // namespace
 
 std::string make_tokenizer(const Config& config, bool progress) {
-  const TextPass pass{.files = training_files(config),
-                      .label = is_word(config) ? "counting words" : "reading lines",
-                      .threads = text_threads(config.train),
-                      .progress = progress};
-  return is_word(config) ? make_word_dictionary(pass, config.tokenizer)
-                         : make_sentencepiece_model(pass, config.tokenizer);
+  return make_from(training_files(config), config, progress);
 }
 
 std::shared_ptr<const Tokenizer> obtain_tokenizer(const Config& config, FileDigests& digests,

@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -12,9 +13,10 @@
 
 namespace transnormer {
 
-// Each of `threads` threads reads a chunk, calls `work(thread, text)` on it, waits until it is the
-// chunk's turn, and calls `consume(result)`. So consume is never called twice at a time, and no
-// more chunks are held than there are threads. The first exception stops all and is thrown.
+// Each of `threads` threads (fewer where the system grants no more) reads a chunk, calls
+// `work(thread, text)` on it, waits until it is the chunk's turn, and calls `consume(result)`. So
+// consume is never called twice at a time, and no more chunks are held than there are threads. The
+// first exception stops all and is thrown.
 template <typename Work, typename Consume>
 void for_each_chunk(TextReader& reader, int threads, const Work& work, const Consume& consume) {
   std::mutex reading;
@@ -51,8 +53,12 @@ void for_each_chunk(TextReader& reader, int threads, const Work& work, const Con
   };
 
   std::vector<std::thread> others;
-  for (int thread = 1; thread < threads; ++thread) {
-    others.emplace_back(run, thread);
+  others.reserve(static_cast<std::size_t>(threads));
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      others.emplace_back(run, thread);
+    }
+  } catch (const std::system_error&) {  // a limit on threads: those that started do the work
   }
   run(0);
   for (std::thread& other : others) {

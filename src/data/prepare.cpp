@@ -1,16 +1,17 @@
 #include "data/prepare.h"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "data/cache_file.h"
+#include "data/cache_lock.h"
 #include "data/file_digests.h"
 #include "data/make_tokenizer.h"
 #include "data/text_files.h"
 #include "data/tokenize.h"
 #include "log/console.h"
 #include "util/error.h"
-#include "util/file.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -38,38 +39,28 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-std::vector<FileIdentity> identify_all(const std::vector<fs::path>& files) {
-  std::vector<FileIdentity> identities;
-  for (const fs::path& file : files) {
-    identities.push_back(identify(file));
-  }
-  return identities;
-}
-
 // One split's text, tokenizer and place in the cache.
 struct Job {
   Split split;
   TextPass pass;
+  std::vector<FileIdentity> identities;  // of the files, before they were digested
   const Tokenizer& tokenizer;
   CacheKey key;
   fs::path cache;
 };
 
 void build_cache(const Job& job) {
-  const std::vector<FileIdentity> before = identify_all(job.pass.files);
   CacheWriter writer(job.cache, job.key, job.tokenizer.size());
   const SplitCounts counts =
       tokenize(job.pass, job.tokenizer, job.key.line_end,
                [&](std::span<const TokenId> tokens) { writer.append(tokens); });
-  if (identify_all(job.pass.files) != before) {
-    throw UserError(key_of(job.split) + ": " + job.pass.files.front().string() +
-                    " was changed while it was read; run this again");
-  }
+  check_unchanged(job.pass.files, job.identities, key_of(job.split));
   writer.finish(counts);
 }
 
 std::optional<PreparedSplit> open_whole(const Job& job, FileDigests& digests, bool warn) {
-  if (!fs::exists(job.cache)) {
+  std::error_code unknown;
+  if (!fs::exists(job.cache, unknown)) {
     return std::nullopt;
   }
   try {
@@ -81,15 +72,6 @@ std::optional<PreparedSplit> open_whole(const Job& job, FileDigests& digests, bo
     }
     return std::nullopt;
   }
-}
-
-FileLock lock_cache(const fs::path& directory) {
-  make_directories(directory);
-  if (std::optional<FileLock> lock = FileLock::try_acquire(directory / "lock")) {
-    return *std::move(lock);
-  }
-  log::info("waiting for another process that writes to " + directory.string());
-  return FileLock::acquire(directory / "lock");
 }
 
 PreparedSplit open_or_build(const Job& job, FileDigests& digests) {
@@ -124,9 +106,11 @@ PreparedData prepare_splits(const Config& config, std::shared_ptr<const Tokenize
                      .label = std::string("tokenising ") + to_string(split),
                      .threads = text_threads(config.train),
                      .progress = options.progress},
+            .identities = {},
             .tokenizer = *data.tokenizer,
             .key = {data.tokenizer->digest(), "", config.data.line_end},
             .cache = {}};
+    job.identities = identify(job.pass.files);
     job.key.source_digest = digests.digest(job.pass.files);
     job.cache = fs::path(config.data.cache_dir) / job.key.file_name(to_string(split));
     data.splits[static_cast<std::size_t>(split)] = open_or_build(job, digests);
@@ -170,7 +154,8 @@ PreparedData prepare_data(const Config& config, std::shared_ptr<const Tokenizer>
 }
 
 PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer, LineEnd line_end) {
-  if (fs::is_directory(path)) {
+  std::error_code error;  // what cannot be looked up cannot be read, which says why
+  if (fs::is_directory(path, error)) {
     throw UserError(path.string() + ": is a directory; expected a text file");
   }
   std::vector<TokenId> tokens;

@@ -177,21 +177,8 @@ std::optional<TokenId> SentencePieceTokenizer::begin_id() const {
   return id_or_nothing(processor_->bos_id());
 }
 
-std::optional<TokenId> SentencePieceTokenizer::pad_id() const {
-  return id_or_nothing(processor_->pad_id());
-}
-
 TokenId SentencePieceTokenizer::unknown_id() const {
   return processor_->unk_id();
-}
-
-bool SentencePieceTokenizer::is_special(TokenId id) const {
-  return id >= size() || processor_->IsControl(id) || processor_->IsUnknown(id) ||
-         processor_->IsUnused(id);
-}
-
-std::string SentencePieceTokenizer::piece(TokenId id) const {
-  return processor_->IdToPiece(known(id));
 }
 
 }  // namespace transnormer

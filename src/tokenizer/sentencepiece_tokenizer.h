@@ -29,10 +29,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] std::optional<TokenId> end_id() const override;
   [[nodiscard]] std::optional<TokenId> begin_id() const override;
-  [[nodiscard]] std::optional<TokenId> pad_id() const override;
   [[nodiscard]] TokenId unknown_id() const override;
-  [[nodiscard]] bool is_special(TokenId id) const override;
-  [[nodiscard]] std::string piece(TokenId id) const override;
   [[nodiscard]] const std::string& serialized() const override { return model_; }
   [[nodiscard]] std::string file_name() const override { return "tokenizer.model"; }
 

@@ -44,12 +44,7 @@ class Tokenizer {
   [[nodiscard]] virtual std::int64_t size() const = 0;
   [[nodiscard]] virtual std::optional<TokenId> end_id() const = 0;
   [[nodiscard]] virtual std::optional<TokenId> begin_id() const = 0;
-  [[nodiscard]] virtual std::optional<TokenId> pad_id() const = 0;
   [[nodiscard]] virtual TokenId unknown_id() const = 0;
-  // True for tokens that stand for no text of their own (specials, control pieces).
-  [[nodiscard]] virtual bool is_special(TokenId id) const = 0;
-  // The spelling of one token, for people.
-  [[nodiscard]] virtual std::string piece(TokenId id) const = 0;
 
   // The first input of every stream: end token, else begin, else unknown.
   [[nodiscard]] TokenId first_input() const;

@@ -41,6 +41,12 @@ std::string unused_word(int number) {
   return name.data();
 }
 
+// Up to the multiple that unused entries fill.
+std::int64_t filled_up(std::int64_t entries, const TokenizerConfig& config) {
+  const std::int64_t multiple = config.pad_to_multiple;
+  return (entries + multiple - 1) / multiple * multiple;
+}
+
 }  // namespace
 
 void WordCounts::add_text(std::string_view text) {
@@ -81,7 +87,8 @@ std::string make_dictionary(const WordCounts& counts, const TokenizerConfig& con
     dictionary += ' ' + std::to_string(counts.count(number)) + '\n';
   }
   std::int64_t size = WordTokenizer::kSpecials + static_cast<std::int64_t>(kept.size());
-  for (int number = 0; size % config.pad_to_multiple != 0; ++number) {
+  const std::int64_t wanted = filled_up(size, config);
+  for (int number = 0; size < wanted; ++number) {
     const std::string word = unused_word(number);
     // A word of the text keeps its meaning, also one that was left out.
     if (counts.words().find(word) < 0) {
@@ -90,6 +97,11 @@ std::string make_dictionary(const WordCounts& counts, const TokenizerConfig& con
     }
   }
   return dictionary;
+}
+
+std::int64_t made_vocab_size(const TokenizerConfig& config) {
+  return config.type == TokenizerType::word ? filled_up(config.vocab_size, config)
+                                            : config.vocab_size;
 }
 
 }  // namespace transnormer

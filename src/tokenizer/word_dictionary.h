@@ -36,4 +36,8 @@ class WordCounts {
 // those specials, so they are not listed. Throws UserError where no word is left.
 [[nodiscard]] std::string make_dictionary(const WordCounts& counts, const TokenizerConfig& config);
 
+// The size of the tokenizer that the config asks to make, where it says one (else 0): a dictionary
+// is filled up, too. A text of fewer words gives less.
+[[nodiscard]] std::int64_t made_vocab_size(const TokenizerConfig& config);
+
 }  // namespace transnormer

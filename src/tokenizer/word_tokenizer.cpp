@@ -91,8 +91,4 @@ std::unique_ptr<StreamDecoder> WordTokenizer::stream_decoder() const {
   return std::make_unique<WordDecoder>(words_);
 }
 
-std::string WordTokenizer::piece(TokenId id) const {
-  return std::string(words_.word(id < words_.size() ? id : kUnknown));
-}
-
 }  // namespace transnormer

@@ -17,7 +17,6 @@ namespace transnormer {
 class WordTokenizer final : public Tokenizer {
  public:
   static constexpr TokenId kBegin = 0;
-  static constexpr TokenId kPad = 1;
   static constexpr TokenId kEnd = 2;
   static constexpr TokenId kUnknown = 3;
   static constexpr std::int64_t kSpecials = 4;
@@ -31,10 +30,7 @@ class WordTokenizer final : public Tokenizer {
   [[nodiscard]] std::int64_t size() const override { return words_.size(); }
   [[nodiscard]] std::optional<TokenId> end_id() const override { return kEnd; }
   [[nodiscard]] std::optional<TokenId> begin_id() const override { return kBegin; }
-  [[nodiscard]] std::optional<TokenId> pad_id() const override { return kPad; }
   [[nodiscard]] TokenId unknown_id() const override { return kUnknown; }
-  [[nodiscard]] bool is_special(TokenId id) const override { return id < kSpecials; }
-  [[nodiscard]] std::string piece(TokenId id) const override;
   [[nodiscard]] const std::string& serialized() const override { return dictionary_; }
   [[nodiscard]] std::string file_name() const override { return "tokenizer.txt"; }
 

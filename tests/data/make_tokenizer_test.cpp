@@ -67,6 +67,15 @@ TEST_F(MakeTokenizer, IsMadeAgainWhereTheKeptOneIsDamaged) {
   EXPECT_EQ(read_file(made_file()), "c 3\nb 2\na 1\n");
 }
 
+TEST_F(MakeTokenizer, IsRefusedOfATextThatChangesAfterItWasDigested) {
+  const std::string fault = test::fault_while_locked(
+      dir_ / "cache", [&] { static_cast<void>(obtain()); },
+      [&] { test::put(dir_ / "train.txt", "another text\n"); });
+  EXPECT_THAT(fault, testing::StartsWith("data.train: "));
+  EXPECT_THAT(fault, HasSubstr("train.txt changed while it was read; run again"));
+  EXPECT_EQ(made_file(), "");
+}
+
 TEST_F(MakeTokenizer, CountsOnlySampledLinesWhereAsked) {
   std::string text;
   for (int i = 0; i < 1000; ++i) {
@@ -79,7 +88,8 @@ TEST_F(MakeTokenizer, CountsOnlySampledLinesWhereAsked) {
   // From the whole text, not its beginning.
   int late = 0;
   for (TokenId id = 4; id < 104; ++id) {
-    late += static_cast<int>(std::stoi(sampled->piece(id).substr(1)) >= 500);
+    const std::string word = sampled->decode(std::vector{id});
+    late += static_cast<int>(std::stoi(word.substr(1)) >= 500);
   }
   EXPECT_GT(late, 25);
   EXPECT_LT(late, 75);

@@ -151,6 +151,15 @@ TEST_F(Prepare, BuildsACacheOfAnotherTextUnderItsNameAgain) {
   EXPECT_EQ(read_cache_info(other).key.tokenizer_digest, other_digest);
 }
 
+TEST_F(Prepare, RefusesATextThatChangesAfterItWasDigested) {
+  const std::string fault = test::fault_while_locked(
+      dir_ / "cache", [&] { static_cast<void>(prepare()); },
+      [&] { test::put(dir_ / "train.txt", "another text\n"); });
+  EXPECT_THAT(fault, testing::StartsWith("data.train: "));
+  EXPECT_THAT(fault, HasSubstr("train.txt changed while it was read; run again"));
+  EXPECT_EQ(cache_file(), "");
+}
+
 TEST_F(Prepare, OpensOnlyTheWantedSplits) {
   config_.data.valid = {(dir_ / "none.txt").string()};
   const PreparedData data = prepare_data(config_, {.wanted = {Split::train}, .progress = false});

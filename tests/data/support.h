@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include "data/cache_lock.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/temporary_directory.h"
@@ -35,6 +39,37 @@ inline void flip_bit(const std::filesystem::path& path, std::size_t place) {
   std::string bytes = read_file(path);
   bytes.at(place) = static_cast<char>(bytes.at(place) ^ 4);
   put(path, bytes);
+}
+
+// How often this process has the file open.
+inline int times_open(const std::filesystem::path& path) {
+  int times = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    times += static_cast<int>(std::filesystem::read_symlink(entry, gone) == path);
+  }
+  return times;
+}
+
+// The fault of an action that meets the cache directory locked; `meanwhile` runs once the action
+// has come to the lock, which is given up then.
+inline std::string fault_while_locked(const std::filesystem::path& cache_dir,
+                                      const std::function<void()>& action,
+                                      const std::function<void()>& meanwhile) {
+  std::optional<FileLock> lock = lock_cache(cache_dir);
+  std::string fault;
+  std::atomic<bool> done = false;
+  std::jthread thread([&] {
+    fault = fault_of(action);
+    done = true;
+  });
+  while (!done && times_open(cache_dir / "lock") < 2) {
+    std::this_thread::yield();
+  }
+  meanwhile();
+  lock.reset();
+  thread.join();
+  return fault;
 }
 
 }  // namespace transnormer::test

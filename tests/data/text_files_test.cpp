@@ -42,6 +42,20 @@ TEST_F(TextFiles, AreTakenByNameWhereTheNameLooksLikeAGlob) {
   EXPECT_THAT(names({"odd[1].txt"}), testing::ElementsAre("odd[1].txt"));
 }
 
+TEST_F(TextFiles, AreFoundWhereABackslashTakesAWildcardByItself) {
+  const auto folder = dir_ / "run[1]";
+  std::filesystem::create_directory(folder);
+  for (const char* name : {"part1.txt", "part2.txt", "part[1].txt", "a\\b.txt"}) {
+    test::put(folder / name, "x\n");
+  }
+  EXPECT_THAT(names({R"(run\[1\]/part?.txt)"}), testing::ElementsAre("part1.txt", "part2.txt"));
+  EXPECT_THAT(names({R"(run\[1\]/part1.txt)"}), testing::ElementsAre("part1.txt"));
+  EXPECT_THAT(names({R"(run\[1\]/part[1].txt)"}), testing::ElementsAre("part[1].txt"));
+  EXPECT_THAT(names({R"(run[1]/a\b.txt)"}), testing::ElementsAre(R"(a\b.txt)"));
+  EXPECT_THAT(fault(R"(run\[1\]/none.txt)"), HasSubstr("run[1]/none.txt: there is no such file"));
+  EXPECT_THAT(fault(R"(run\[1\]/none*)"), HasSubstr("no file matches"));
+}
+
 TEST_F(TextFiles, AreRefusedWithTheKeyWhereThereIsNoneToRead) {
   EXPECT_THAT(fault("none.txt"), HasSubstr("data.train: "));
   EXPECT_THAT(fault("none.txt"), HasSubstr("none.txt: there is no such file"));

@@ -1,6 +1,10 @@
 #include "data/text_reader.h"
 
+#include <pthread.h>
+
 #include <atomic>
+#include <system_error>
+#include <thread>
 
 #include "data/parallel_text.h"
 #include "data/support.h"
@@ -84,6 +88,22 @@ TEST_F(TextReaderTest, IsConsumedInOrderHoweverManyThreadsWork) {
         --busy;
       });
   EXPECT_EQ(joined, text);
+}
+
+TEST_F(TextReaderTest, IsConsumedWhereTheSystemGrantsNoFurtherThread) {
+  pthread_attr_t usual;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  pthread_attr_t impossible = usual;
+  pthread_attr_setstacksize(&impossible, std::size_t{1} << 52);  // more than there are addresses
+  ASSERT_EQ(pthread_setattr_default_np(&impossible), 0);
+  EXPECT_THROW(std::thread([] {}), std::system_error);
+  TextReader reader({file("a", "one\ntwo\nthree\n")}, 4);
+  std::string joined;
+  for_each_chunk(
+      reader, 4, [](int, std::string_view chunk) { return std::string(chunk); },
+      [&](const std::string& chunk) { joined += chunk; });
+  EXPECT_EQ(joined, "one\ntwo\nthree\n");
+  pthread_setattr_default_np(&usual);
 }
 
 TEST_F(TextReaderTest, StopsAllThreadsAtTheFirstFailure) {

@@ -52,7 +52,6 @@ TEST(SentencePieceTrainer, MakesModelsThatGiveEveryTextBackAsItWas) {
 TEST(SentencePieceTrainer, NumbersSpecialsAsTheWordVocabularyDoes) {
   const auto tokenizer = parse_tokenizer(train(config_of(SentencePieceModel::bpe, 320)), "made");
   EXPECT_EQ(tokenizer->begin_id(), 0);
-  EXPECT_EQ(tokenizer->pad_id(), 1);
   EXPECT_EQ(tokenizer->end_id(), 2);
   EXPECT_EQ(tokenizer->unknown_id(), 3);
 }

@@ -60,6 +60,19 @@ TEST(WordDictionary, IsPaddedByEntriesThatAreNoWordsOfTheText) {
   EXPECT_EQ(parse_tokenizer(dictionary, "made")->size(), 8);
 }
 
+TEST(WordDictionary, HasTheSizeThatIsForetoldFromTheConfig) {
+  TokenizerConfig config;
+  EXPECT_EQ(made_vocab_size(config), 0);
+  for (const std::int64_t size : {5, 8, 9}) {
+    config.vocab_size = size;
+    const std::string dictionary = make_dictionary(counted("a b c d e f g"), config);
+    EXPECT_EQ(made_vocab_size(config), parse_tokenizer(dictionary, "made")->size());
+  }
+  EXPECT_EQ(made_vocab_size(config), 16);
+  config.type = TokenizerType::sentencepiece;
+  EXPECT_EQ(made_vocab_size(config), 9);
+}
+
 TEST(WordDictionary, IsTheSameHoweverTheCountingWasCut) {
   const std::string first = "the cat sat\non the mat\n";
   const std::string second = "a cat\nis a cat";
