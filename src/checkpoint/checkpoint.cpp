@@ -7,6 +7,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/unigram_file.h"
 #include "config/load.h"
+#include "tokenizer/word_dictionary.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/units.h"
@@ -126,7 +127,7 @@ ModelSize model_size(const Config& config, const Tokenizer* tokenizer) {
   size.max_positions = config.data.tokens_per_sample;
   size.vocab_size = config.model.vocab_size;
   if (size.vocab_size == 0) {
-    size.vocab_size = tokenizer != nullptr ? tokenizer->size() : config.tokenizer.vocab_size;
+    size.vocab_size = tokenizer != nullptr ? tokenizer->size() : made_vocab_size(config.tokenizer);
   }
   if (size.vocab_size == 0) {
     throw UserError(

@@ -195,7 +195,7 @@ TEST(ModelSizeTest, TakesTheVocabularyFromConfigTokenizerOrTokenizerConfig) {
   EXPECT_EQ(model_size(config, tokenizer.get()).vocab_size, 6);
   EXPECT_EQ(model_size(config, tokenizer.get()).max_positions, 24);
   config.tokenizer.vocab_size = 50;
-  EXPECT_EQ(model_size(config, nullptr).vocab_size, 50);
+  EXPECT_EQ(model_size(config, nullptr).vocab_size, 56);  // filled up to a multiple of 8
   EXPECT_EQ(model_size(config, tokenizer.get()).vocab_size, 6);
   config.model.vocab_size = 8;
   EXPECT_EQ(model_size(config, tokenizer.get()).vocab_size, 8);
