@@ -19,7 +19,9 @@ struct BlockAttentionOptions {
 };
 
 // q, k, v: [batch, time, heads, head_dim], any time >= 1. Token t sees tokens s <= t of its own
-// block. Result like q. Scores, softmax and sums in fp32. Keeps q, k, v only (for block > 0).
+// block. Result like q. Scores, softmax and sums in fp32, on every device by fp32 products, except
+// where the library's own attention serves (block 0, softmax, no dropout). Keeps q, k, v only (for
+// block > 0).
 [[nodiscard]] at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k,
                                          const at::Tensor& v, const BlockAttentionOptions& options);
 

@@ -102,10 +102,4 @@ at::Tensor causal_linear_attention_step(const at::Tensor& q, const at::Tensor& k
   return forward_of(q, k, v, state);
 }
 
-at::Tensor causal_linear_attention_reference(const at::Tensor& q, const at::Tensor& k,
-                                             const at::Tensor& v) {
-  const at::Tensor scores = at::einsum("bthd,bshd->bhts", {q, k}).tril();
-  return at::einsum("bhts,bshd->bthd", {scores, v});
-}
-
 }  // namespace transnormer::ops

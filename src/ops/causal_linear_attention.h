@@ -7,8 +7,10 @@
 namespace transnormer::ops {
 
 // q, k: [batch, time, heads, key_dim]; v: [batch, time, heads, value_dim]; any time >= 1.
-// Result: [batch, time, heads, value_dim] in q's type. States and sums are fp32. The backward pass
-// keeps q, k, v only and makes the states again.
+// Result: [batch, time, heads, value_dim] in q's type, but in fp32 where q is half: a sum over
+// thousands of tokens, which only the norm behind it tames, is beyond half's largest number.
+// States, sums and, on every device, their products are fp32. The backward pass keeps q, k, v only
+// and makes the states again.
 [[nodiscard]] at::Tensor causal_linear_attention(const at::Tensor& q, const at::Tensor& k,
                                                  const at::Tensor& v);
 
@@ -16,9 +18,5 @@ namespace transnormer::ops {
 // far), which is brought up to date in place. Without gradients.
 [[nodiscard]] at::Tensor causal_linear_attention_step(const at::Tensor& q, const at::Tensor& k,
                                                       const at::Tensor& v, at::Tensor& state);
-
-// The plain n x n form, for tests.
-[[nodiscard]] at::Tensor causal_linear_attention_reference(const at::Tensor& q, const at::Tensor& k,
-                                                           const at::Tensor& v);
 
 }  // namespace transnormer::ops

@@ -18,12 +18,9 @@ at::Tensor chunks(const at::Tensor& x) {
   return wide.reshape({x.size(0), x.size(2), count, kChunk, x.size(3)});
 }
 
-at::Tensor merged(const at::Tensor& chunked, const at::Tensor& like, std::int64_t width) {
-  return chunked.flatten(2, 3)
-      .narrow(2, 0, like.size(1))
-      .transpose(1, 2)
-      .to(like.scalar_type())
-      .reshape({like.size(0), like.size(1), like.size(2), width});
+// The inverse of chunks: dense, [batch, time, heads, d] of `type`.
+at::Tensor merged(const at::Tensor& chunked, std::int64_t time, at::ScalarType type) {
+  return chunked.flatten(2, 3).narrow(2, 0, time).transpose(1, 2).to(type).contiguous();
 }
 
 // Sums over all chunks before each one, along dimension 2, in a logarithmic number of steps and a
@@ -66,7 +63,8 @@ at::Tensor chunked_forward(const at::Tensor& q, const at::Tensor& k, const at::T
     at::Tensor(state).copy_(before.select(2, -1) + grown.select(2, -1));
   }
   const at::Tensor inside = at::matmul(query, transposed(key)).tril();
-  return merged(at::matmul(query, before) + at::matmul(inside, value), q, v.size(3));
+  const at::ScalarType type = q.scalar_type() == at::kHalf ? at::kFloat : q.scalar_type();
+  return merged(at::matmul(query, before) + at::matmul(inside, value), q.size(1), type);
 }
 
 LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor& k,
@@ -83,7 +81,8 @@ LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor&
   const at::Tensor d_k =
       at::matmul(value, transposed(after)) + at::matmul(transposed(d_scores), query);
   const at::Tensor d_v = at::matmul(key, after) + at::matmul(transposed(scores), gradient);
-  return {merged(d_q, q, q.size(3)), merged(d_k, k, k.size(3)), merged(d_v, v, v.size(3))};
+  return {merged(d_q, q.size(1), q.scalar_type()), merged(d_k, q.size(1), k.scalar_type()),
+          merged(d_v, q.size(1), v.scalar_type())};
 }
 
 }  // namespace transnormer::ops

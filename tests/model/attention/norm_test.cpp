@@ -47,5 +47,34 @@ TEST(NormAttention, NormalisesItsOutputInsteadOfItsScores) {
   }
 }
 
+// The sums before the norm reach 131,072 here, twice what half holds; behind it they are 1.
+TEST(NormAttention, InHalfStaysRightWhereItsSumsAreBeyondHalf) {
+  const auto attention =
+      make_attention(NormAttentionConfig{.kernel = FeatureMap::elu1, .output_norm = NormKind::srms},
+                     AttentionSettings{.dim = 64, .heads = 1});
+  auto parameters = attention->named_parameters();
+  {
+    at::NoGradGuard no_grad;
+    for (const auto& parameter : parameters) {
+      parameter.value().zero_();
+    }
+    parameters["q_proj.bias"].fill_(1);  // phi(1) = 2
+    parameters["k_proj.bias"].fill_(1);
+    parameters["v_proj.bias"].fill_(1);
+    parameters["out_proj.weight"].copy_(at::eye(64));
+  }
+  const at::Tensor x = at::ones({1, 512, 64});
+  const ForwardContext half{.compute = at::kHalf};
+  const at::Tensor y = attention->forward(x, half, nullptr);
+  EXPECT_LT((y.to(at::kFloat) - 1).abs().max().item<double>(), 1e-3);
+  const auto state = attention->make_state(1);
+  EXPECT_TRUE(at::equal(attention->forward(x, half, state.get()), y));
+  y.to(at::kFloat).square().sum().backward();
+  for (const auto& parameter : parameters) {
+    EXPECT_TRUE(at::isfinite(parameter.value().grad()).all().item<bool>()) << parameter.key();
+  }
+  EXPECT_NEAR(parameters["out_proj.bias"].grad()[0].item<double>(), 2 * 512, 1);
+}
+
 }  // namespace
 }  // namespace transnormer::test
