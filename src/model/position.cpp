@@ -9,6 +9,8 @@ namespace transnormer {
 namespace {
 
 constexpr std::int64_t kFirstNumber = 2;
+// Made at once, so that decoding does not make a row for every token.
+constexpr std::int64_t kFewestRows = 512;
 
 at::Tensor make_rows(std::int64_t first, std::int64_t count, std::int64_t dim) {
   const std::int64_t half = dim / 2;
@@ -32,7 +34,7 @@ at::Tensor SinusoidalPositions::rows(std::int64_t first, std::int64_t count, at:
   const bool held = rows_.defined() && rows_.device() == device && first >= first_ &&
                     first + count <= first_ + rows_.size(0);
   if (!held) {
-    rows_ = make_rows(first, count, dim_).to(device);
+    rows_ = make_rows(first, std::max(count, kFewestRows), dim_).to(device);
     first_ = first;
   }
   return rows_.narrow(0, first - first_, count);

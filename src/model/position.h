@@ -9,7 +9,8 @@ namespace transnormer {
 
 // Sinusoidal positions: row t is [sin(a), cos(a)] with a_i = (t + 2) * 10000^(-i / (dim/2 - 1)),
 // i < dim/2; a last odd column is 0. The first position is number 2, as in the published model.
-// Keeps the rows asked for last, since training asks for the same ones again and again.
+// Keeps the rows made last, since training asks for the same ones again and again, and decoding for
+// one after the other.
 class SinusoidalPositions {
  public:
   explicit SinusoidalPositions(std::int64_t dim) : dim_(dim) {}

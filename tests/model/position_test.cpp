@@ -51,6 +51,16 @@ TEST(SinusoidalPositions, DoNotDependOnWhatWasAskedBefore) {
   ask(1000, 3);
 }
 
+TEST(SinusoidalPositions, AreMadeForManyTokensToCome) {
+  SinusoidalPositions positions(6);
+  const at::Tensor first = positions.rows(1000, 1, at::kCPU);
+  for (std::int64_t t = 1001; t < 1512; ++t) {
+    ASSERT_TRUE(positions.rows(t, 1, at::kCPU).is_alias_of(first)) << t;
+  }
+  EXPECT_FALSE(positions.rows(1512, 1, at::kCPU).is_alias_of(first));
+  EXPECT_EQ(positions.rows(0, 600, at::kCPU).size(0), 600);
+}
+
 TEST(SinusoidalPositions, LeaveAnOddLastColumnZero) {
   SinusoidalPositions positions(5);
   EXPECT_EQ(positions.rows(0, 3, at::kCPU).select(1, 4).abs().max().item<double>(), 0);
