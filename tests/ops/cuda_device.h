@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
+#include <cstdlib>
 
 #include "ops/device.h"
 #include "util/error.h"
@@ -20,6 +20,9 @@ class CudaTest : public testing::Test {
     } catch (const UserError& error) {
       GTEST_SKIP() << error.what();
     }
+    // LibTorch asks for this at the first product and remembers the answer; a later test of the
+    // same process may want determinism.
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     ops::configure_threads(2, /*deterministic=*/false);
   }
 

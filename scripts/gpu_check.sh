@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# What only a machine with an NVIDIA GPU can tell, in one command: the build,
+# the tests labelled gpu, training on the GPU against the CPU, resuming to the same bits, speed.
+# Needs no network where the set-up of scripts/build.sh is there. Exits 2 where there is no GPU.
+#   scripts/gpu_check.sh          builds first
+#   scripts/gpu_check.sh --built  takes build/ as it is, for a machine that cannot build
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+case ${1:-} in
+  "") build=1 ;;
+  --built) build=0 ;;
+  *) fail "unknown argument $1" ;;
+esac
+
+gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null |
+  head -n 1) || gpu=
+if [[ -z $gpu ]]; then
+  echo "gpu_check.sh: no NVIDIA GPU here (nvidia-smi shows none), so there is nothing to check" >&2
+  exit 2
+fi
+
+transnormer=build/transnormer
+python=.venv/bin/python
+[[ -x $python ]] || python=python3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# train NAME CONFIG ARGUMENTS..: a run in $work/NAME, its log shown only if it fails.
+train() {
+  local name=$1
+  shift
+  "$transnormer" train "$@" --run-dir "$work/$name" --set data.cache_dir="$work/cache" \
+    >"$work/$name.log" 2>&1 || {
+    cat "$work/$name.log" >&2
+    fail "training \"$name\" failed (see above)"
+  }
+}
+
+# numbers NAME KEY: KEY of every training line of a run.
+numbers() {
+  "$python" -c '
+import json, sys
+for line in open(sys.argv[1]):
+    event = json.loads(line)
+    if event["kind"] == "train":
+        print(event[sys.argv[2]])' "$work/$1/metrics.jsonl" "$2"
+}
+
+run_tests() {
+  local test
+  if ((build)); then
+    ctest --test-dir build --output-on-failure --no-tests=error -j 4 -L gpu |
+      tee "$work/tests.log" || fail "tests on the GPU failed (see above)"
+  else
+    for test in build/tests/*_cuda_test; do
+      "$test" | tee -a "$work/tests.log" || fail "$test failed (see above)"
+    done
+  fi
+  ! grep -qi skipped "$work/tests.log" ||
+    fail "tests were skipped though there is a GPU; run build/tests/ops_cuda_test to see why"
+}
+
+# Losses of the first updates, which rounding has not yet driven apart.
+compare_with_cpu() {
+  local device
+  for device in cpu cuda; do
+    train "tiny-$device" configs/tiny.json --device "$device" --precision fp32 \
+      --set train.steps=10 --set log.every=1
+  done
+  paste <(numbers tiny-cpu loss) <(numbers tiny-cuda loss) | "$python" -c '
+import sys
+pairs = [tuple(map(float, line.split())) for line in sys.stdin]
+worst = max(abs(a - b) / a for a, b in pairs)
+print(f"  {len(pairs)} losses, largest relative difference {worst:.1e}")
+sys.exit(not (len(pairs) == 10 and worst < 1e-4))' ||
+    fail "losses on the GPU differ from those on the CPU by more than 1e-4"
+}
+
+# Twenty updates at once, and ten more from the checkpoint of the tenth.
+compare_resumed() {
+  local precision file
+  local options=(--device cuda --set train.deterministic=true --set train.steps=20)
+  for precision in fp32 bf16; do
+    train "whole-$precision" configs/tiny.json "${options[@]}" --precision "$precision"
+    train "resumed-$precision" configs/tiny.json "${options[@]}" --precision "$precision" \
+      --resume "$work/whole-$precision/checkpoints/step-00000010"
+    for file in model optimizer; do
+      cmp "$work"/{whole,resumed}-"$precision/checkpoints/step-00000020/$file.safetensors" ||
+        fail "$precision: $file.safetensors of the resumed run has other bits"
+    done
+  done
+}
+
+# The quickstart's model with 16,000 words, on the fixture's text, in bf16.
+train_a_while() {
+  train quickstart configs/quickstart.json --device cuda --precision bf16 \
+    --set data.train=data/fixture/train.txt --set data.valid=data/fixture/valid.txt \
+    --set data.test=data/fixture/test.txt --set model.vocab_size=16000 \
+    --set train.steps=100 --set train.global_batch_size=64
+  paste <(numbers quickstart loss) <(numbers quickstart tokens_per_s) | "$python" -c '
+import sys
+lines = [tuple(map(float, line.split())) for line in sys.stdin]
+(first, _), (last, speed) = lines[0], lines[-1]
+print(f"  loss {first:.3f} -> {last:.3f}, {speed:,.0f} tokens/s")
+sys.exit(not last < first)' || fail "the loss in bf16 did not fall"
+}
+
+measure() {
+  "$transnormer" bench configs/wikitext103_t2.json --precision bf16 --device cuda --json \
+    >"$work/bench.json" || fail "bench failed (see above)"
+  "$python" -c '
+import json, sys
+row = json.load(open(sys.argv[1]))["rows"][0]
+memory, tflops, share = row["peak_memory_bytes"] / 2**30, row["gflops"] / 1000, row["peak_share"]
+print("  {tokens_per_s:,.0f} tokens/s ({tokens_per_s_median:,.0f} median)".format(**row))
+print(f"  peak memory {memory:.1f} GiB")
+print(f"  {tflops:.0f} TFLOP/s, {share:.1%} of what plain products reach")
+' "$work/bench.json" || fail "the answer of bench cannot be read"
+}
+
+say "GPU: $gpu"
+((!build)) || scripts/build.sh
+say "Tests"
+run_tests
+say "configs/tiny.json in fp32: GPU against CPU"
+compare_with_cpu
+say "Resuming under train.deterministic: equal bits"
+compare_resumed
+say "A hundred updates of the quickstart's model in bf16"
+train_a_while
+say "bench configs/wikitext103_t2.json in bf16"
+measure
+say "All checks passed on $gpu"
