@@ -54,6 +54,8 @@ at::Device select_device(DeviceChoice choice) {
     }
     return at::kCPU;
   }
+  // The allocator answers questions about memory only once it is set up.
+  at::globalContext().lazyInitDevice(at::kCUDA);
   return at::Device(at::kCUDA, 0);
 }
 

@@ -21,7 +21,8 @@ void Lrpe::initialize(const Initializer& initializer, const std::string& prefix)
   const at::Tensor exponents = at::arange(theta_.size(0), at::kDouble) * (-2 / head_dim);
   theta_.copy_(at::pow(10000.0, exponents));
   initializer.normal(reflect_, prefix + "reflect", 1);
-  const at::Tensor direction = reflect_.to(at::kDouble);
+  // On the CPU, so that the last bit is the same for any device.
+  const at::Tensor direction = reflect_.to(at::kCPU, at::kDouble);
   reflect_.copy_(direction / direction.norm());
 }
 
