@@ -119,7 +119,7 @@ print(f"  {tflops:.0f} TFLOP/s, {share:.1%} of what plain products reach")
 }
 
 say "GPU: $gpu"
-((!build)) || scripts/build.sh
+((!build)) || scripts/build.sh all
 say "Tests"
 run_tests
 say "configs/tiny.json in fp32: GPU against CPU"
