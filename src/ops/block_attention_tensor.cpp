@@ -137,7 +137,7 @@ BlockAttentionGradients tiled_backward(const at::Tensor& q, const at::Tensor& k,
     d_value.slice(3, 0, last).add_(at::matmul(transposed(dropped), g));
     const at::Tensor d_scores = options.score == ScoreKind::softmax
                                     ? weights * (d_weights - (weights * d_weights).sum(-1, true))
-                                    : d_weights * (weights > 0);
+                                    : d_weights.masked_fill(weights <= 0, 0);
     d_query.slice(3, first, last).copy_(at::matmul(d_scores, keys) * options.scale);
     d_key.slice(3, 0, last).add_(at::matmul(transposed(d_scores), rows));
   }

@@ -93,6 +93,100 @@ TEST_P(KernelsOf, CrossEntropyIsFilledAlike) {
   });
 }
 
+// Of every kernel: the number in an input that is none makes the outputs that depend on it so, and
+// no loss or gradient hides it.
+TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
+  at::Tensor bad = a.clone();
+  const at::Tensor place = bad.select(1, 40).select(1, 1).select(1, 5);
+  place.fill_(NAN);
+  const std::int64_t count = a.numel();
+  const at::Tensor cosine = at::ones({70, 13}), unit = at::full({13}, 0.2);
+  const at::Tensor position = at::ones({70}, at::kDouble), targets = at::ones({140}, at::kLong);
+  const kernels::LrpeRows rows{0,
+                               70,
+                               70,
+                               2,
+                               13,
+                               cosine.const_data_ptr<float>(),
+                               cosine.const_data_ptr<float>(),
+                               position.const_data_ptr<double>(),
+                               unit.const_data_ptr<float>()};
+  const kernels::Mask keep_all{1, 2, 3, 0, 0, 1};
+  for (const auto* const* set = kernels::all_kernels(); *set != nullptr; ++set) {
+    const kernels::Kernels& k = **set;
+    const at::Tensor y = at::empty_like(a), y2 = at::empty_like(a), y3 = at::empty_like(a);
+    // The outputs at the place (or of its row) are none, those of other heads and samples are.
+    const auto expect_passed = [&](const at::Tensor& result, const std::string& what) {
+      EXPECT_TRUE(result.select(1, 40).select(1, 1).select(1, 5).isnan().item<bool>())
+          << k.name << " " << what;
+      EXPECT_TRUE(result.select(2, 0).isfinite().all().item<bool>()) << k.name << " " << what;
+    };
+    for (const auto kind : {kernels::Gate::silu, kernels::Gate::relu, kernels::Gate::none}) {
+      const std::string gate = "gate " + std::to_string(static_cast<int>(kind));
+      k.gated(kind, in(bad), in(b), out(y), count);
+      expect_passed(y, gate);
+      k.gated_backward(kind, in(bad), in(b), in(c), out(y), out(y2), count);
+      expect_passed(y2, gate + " backward");
+      k.gated_backward(kind, in(at::ones_like(a)), in(b), in(bad), out(y), out(y2), count);
+      expect_passed(y, gate + " backward of a gradient");
+    }
+    for (const bool plus_one : {true, false}) {
+      k.elu(plus_one, in(bad), out(y), count);
+      expect_passed(y, "elu");
+    }
+    k.elu_backward(in(bad), in(b), out(y), count);
+    expect_passed(y, "elu backward");
+    k.srms_norm(in(bad), out(y), 140, 13, 1e-6F);
+    expect_passed(y, "norm");
+    k.srms_norm_backward(in(bad), in(b), out(y), 140, 13, 1e-6F);
+    expect_passed(y, "norm backward");
+    k.dropout(keep_all, in(bad), out(y), count);
+    expect_passed(y, "dropout");
+    k.lrpe(rows, in(bad), out(y));
+    expect_passed(y, "lrpe");
+    std::vector<double> d_theta(6);
+    k.lrpe_backward(rows, in(b), in(bad), out(y), d_theta.data());
+    expect_passed(y, "lrpe backward");
+    EXPECT_TRUE(std::isnan(d_theta[2])) << k.name;
+
+    const Scratch for_linear(kernels::linear_attention_scratch(13, 13));
+    const kernels::LinearAttention linear{0, 2, 70, 2, 13, 13, for_linear.data()};
+    for (int operand = 0; operand < 3; ++operand) {
+      const auto pick = [&](int i, const at::Tensor& good) {
+        return in(i == operand ? bad : good);
+      };
+      k.linear_attention(linear, pick(0, a), pick(1, b), pick(2, c), out(y), nullptr);
+      expect_passed(y, "linear attention");
+      k.linear_attention_backward(linear, in(a), pick(0, b), pick(1, c), pick(2, d), out(y),
+                                  out(y2), out(y3));
+      expect_passed(y, "linear attention backward");
+    }
+    const Scratch for_blocks(kernels::block_attention_scratch(33, 13));
+    for (const bool softmax : {true, false}) {
+      for (const bool drops : {true, false}) {
+        const kernels::BlockAttention block{
+            0, 2, 70, 2, 13, 33, 0.5, softmax, drops, keep_all, for_blocks.data()};
+        const std::string what = "block attention " + std::to_string(softmax);
+        for (int operand = 0; operand < 3; ++operand) {
+          const auto pick = [&](int i, const at::Tensor& good) {
+            return in(i == operand ? bad : good);
+          };
+          k.block_attention(block, pick(0, a), pick(1, b), pick(2, c), out(y));
+          expect_passed(y, what);
+        }
+        k.block_attention_backward(block, in(a), in(bad), in(c), in(d), out(y), out(y2), out(y3));
+        expect_passed(y, what + " backward");
+      }
+    }
+    const at::Tensor logits = bad.clone().view({140, 13});
+    const at::Tensor losses = at::empty({140});
+    k.cross_entropy(out(logits), targets.const_data_ptr<std::int64_t>(),
+                    losses.mutable_data_ptr<float>(), 140, 13, 1, true);
+    EXPECT_TRUE(std::isnan(losses[81].item<double>())) << k.name;
+    expect_passed(logits.view_as(a), "cross entropy");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, KernelsOf, testing::Values(at::kFloat, at::kBFloat16));
 
 std::vector<at::Tensor> run_everything() {

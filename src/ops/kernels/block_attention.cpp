@@ -74,8 +74,8 @@ void softmax_row(float* scores, std::int64_t row) {
 
 void relu_row(float* scores, std::int64_t row) {
   for (std::int64_t j = 0; j <= row; j += kLanes) {
-    const F s = load(scores + j);
-    store(scores + j, (seen(row, j) & (s > 0.F)) != 0 ? s : F{});
+    const F s = seen(row, j) ? load(scores + j) : F{};
+    store(scores + j, s < 0.F ? F{} : s);
   }
 }
 
@@ -134,7 +134,7 @@ void score_gradients(const BlockAttention& shape, const Buffers& b, std::int64_t
     for (std::int64_t j = 0; j <= i; j += kLanes) {
       const F weight = load(p + j);
       const F g = load(d + j);
-      store(d + j, shape.softmax ? weight * (g - along) : (weight > 0.F ? g : F{}));
+      store(d + j, shape.softmax ? weight * (g - along) : (weight <= 0.F ? F{} : g));
     }
   }
 }

@@ -14,7 +14,7 @@ F act(F x) {
   if constexpr (kind == Gate::silu) {
     return x * sigmoid(x);
   } else if constexpr (kind == Gate::relu) {
-    return x > 0.F ? x : F{};
+    return x < 0.F ? F{} : x;  // not-a-number passes, as it must in every kernel
   } else {
     return x;
   }
@@ -26,7 +26,7 @@ F slope(F x) {
     const F s = sigmoid(x);
     return s * (1.F + x * (1.F - s));
   } else if constexpr (kind == Gate::relu) {
-    return x > 0.F ? splat(1.F) : F{};
+    return x <= 0.F ? F{} : splat(1.F);
   } else {
     return splat(1.F);
   }
