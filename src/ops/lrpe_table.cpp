@@ -61,6 +61,25 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
   cosine.resize(size);
   sine.resize(size);
 
+  const auto set = [this](std::size_t place, double c, double s) {
+    cosine[place] = cosine[place + 1] = static_cast<float>(c);
+    sine[place] = static_cast<float>(-s);
+    sine[place + 1] = static_cast<float>(s);
+  };
+  if (time < kFine) {
+    // Decoding: fewer angles than even the fine rotations are.
+    std::size_t place = 0;
+    for (std::int64_t t = 0; t < time; ++t) {
+      const std::int64_t number = first_position + t;
+      const auto here = static_cast<double>(period > 0 ? number % period : number);
+      position[static_cast<std::size_t>(t)] = here;
+      for (std::int64_t i = 0; i < count; ++i, place += 2) {
+        set(place, std::cos(here * angles[i]), std::sin(here * angles[i]));
+      }
+    }
+    return;
+  }
+
   // Positions that are ever used start at `base`; each is base + coarse * kFine + fine.
   const std::int64_t base = period > 0 ? 0 : first_position;
   const std::int64_t reach = period > 0 ? period : time;
@@ -80,9 +99,7 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
                                       coarse.sine[a + i] * fine.sine[b + i];
                      const double s = coarse.sine[a + i] * fine.cosine[b + i] +
                                       coarse.cosine[a + i] * fine.sine[b + i];
-                     cosine[to + 2 * i] = cosine[to + 2 * i + 1] = static_cast<float>(c);
-                     sine[to + 2 * i] = static_cast<float>(-s);
-                     sine[to + 2 * i + 1] = static_cast<float>(s);
+                     set(to + 2 * i, c, s);
                    }
                  }
                });
