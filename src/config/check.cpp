@@ -149,10 +149,10 @@ class Checker {
             {"validation.context_window", "data.tokens_per_sample"},
             text_of(v.context_window) + "; expected less than data.tokens_per_sample, " +
                 text_of(c_.data.tokens_per_sample));
-    require(v.patience == 0 || v.every > 0, {"validation.patience", "validation.every"},
-            "never acts while validation.every is 0; expected 0, or validations");
-    advise(v.patience == 0 || !c_.data.valid.empty(), {"validation.patience", "data.valid"},
-           "never acts without data.valid");
+    advise(v.patience == 0 || v.every > 0, {"validation.patience", "validation.every"},
+           "never acts while validation.every is 0");
+    advise(v.patience == 0 || v.every == 0 || !c_.data.valid.empty(),
+           {"validation.patience", "data.valid"}, "never acts without data.valid");
   }
 
   const Config& c_;

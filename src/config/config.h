@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "util/log_level.h"
+
 namespace transnormer {
 
 enum class ModelVariant { t1, t2, transformer, custom };
@@ -171,8 +173,6 @@ struct CheckpointConfig {
   std::int64_t keep_every = 0;
   bool operator==(const CheckpointConfig&) const = default;
 };
-
-enum class LogLevel { debug, info, warning, error };
 
 struct LogConfig {
   std::int64_t every = 50;

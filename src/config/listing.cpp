@@ -181,6 +181,12 @@ std::string config_reference() {
   return text.substr(1);
 }
 
+const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& key) {
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [&](const FieldRow& candidate) { return candidate.key == key; });
+  return row == rows.end() ? nullptr : &*row;
+}
+
 std::optional<std::string> nearest(const std::string& written,
                                    const std::vector<std::string>& names) {
   const std::string word = lower_case(written);

@@ -27,6 +27,9 @@ struct FieldRow {
 // Every key there can be with its default, the settings of every attention among them.
 [[nodiscard]] std::vector<FieldRow> list_all_fields();
 
+// The row of a dotted key, or null.
+[[nodiscard]] const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& key);
+
 // The one of `names` that `word` was probably meant to be, if any is near.
 [[nodiscard]] std::optional<std::string> nearest(const std::string& word,
                                                  const std::vector<std::string>& names);

@@ -108,6 +108,13 @@ void forget_lines(JsonNode& node) {
   }
 }
 
+// A section, or a union as model.early: its value is an object, that of any other key never is.
+bool is_section(const std::string& key) {
+  const std::vector<FieldRow> rows = list_all_fields();
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const FieldRow& row) { return row.key.starts_with(key + "."); });
+}
+
 // "a.b=v" as the object {"a": {"b": v}}.
 void collect_set(const std::string& set, Layers& layers) {
   const std::size_t equals = set.find('=');
@@ -121,7 +128,7 @@ void collect_set(const std::string& set, Layers& layers) {
   JsonNode node;
   node.kind = Kind::raw;
   node.text = set.substr(equals + 1);
-  if (node.text.starts_with('{')) {
+  if (node.text.starts_with('{') && is_section(key)) {
     try {
       node = parse_json(node.text, std::string(kSetName) + " " + key, layer.faults);
       forget_lines(node);

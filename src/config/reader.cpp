@@ -152,7 +152,7 @@ class LayerReader : public FieldVisitor {
       return expected(field, kWanted, *node);
     }
     for (std::string& path : read) {
-      path = absolute(path);
+      path = absolute_pattern(path);
       if (const std::string how = misspelled(path, TextKind::file); !how.empty()) {
         return expected(field, kWanted + " " + how, *node);
       }
@@ -284,6 +284,20 @@ class LayerReader : public FieldVisitor {
 
   [[nodiscard]] std::string absolute(const std::string& path) const {
     return path.empty() ? path : (layer_.directory / path).lexically_normal().string();
+  }
+
+  // The same for a glob. The directory is meant to the letter, whatever characters it has.
+  [[nodiscard]] std::string absolute_pattern(const std::string& pattern) const {
+    static constexpr std::string_view kMagic = "*?[";
+    if (pattern.find_first_of(kMagic) == std::string::npos) {
+      return absolute(pattern);
+    }
+    std::string directory;
+    for (const char c : layer_.directory.string()) {
+      directory += kMagic.find(c) != std::string_view::npos || c == '\\' ? "\\" : "";
+      directory += c;
+    }
+    return (std::filesystem::path(directory) / pattern).lexically_normal().string();
   }
 
   // Another attention starts from its own defaults; what was named of the former one is void.

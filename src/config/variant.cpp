@@ -13,12 +13,6 @@ constexpr std::array<std::string_view, 8> kParts{
     "model.early",   "model.late",           "model.norm", "model.ffn",
     "model.ffn_dim", "model.ffn_activation", "model.lrpe", "model.early_layers"};
 
-const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& key) {
-  const auto row = std::find_if(rows.begin(), rows.end(),
-                                [&](const FieldRow& candidate) { return candidate.key == key; });
-  return row == rows.end() ? nullptr : &*row;
-}
-
 }  // namespace
 
 bool is_part(const std::string& key) {

@@ -12,12 +12,6 @@
 namespace transnormer {
 namespace {
 
-const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& key) {
-  const auto row = std::find_if(rows.begin(), rows.end(),
-                                [&](const FieldRow& candidate) { return candidate.key == key; });
-  return row == rows.end() ? nullptr : &*row;
-}
-
 std::vector<std::string> split(const std::string& key) {
   std::vector<std::string> parts;
   std::istringstream stream(key);

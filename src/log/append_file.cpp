@@ -8,13 +8,13 @@
 #include <string>
 #include <utility>
 
-#include "log/console.h"
 #include "util/error.h"
 
 namespace transnormer::log {
 
-AppendFile::AppendFile(std::filesystem::path path)
+AppendFile::AppendFile(std::filesystem::path path, Report report)
     : path_(std::move(path)),
+      report_(std::move(report)),
       descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (descriptor_ < 0) {
     throw WriteError(path_.string() + ": cannot be written: " + std::strerror(errno));
@@ -46,7 +46,7 @@ void AppendFile::append(std::string_view record) {
     }
   }
   ::close(std::exchange(descriptor_, -1));
-  error(path_.string() + ": cannot be written: " + why + "; training goes on without it");
+  report_(path_.string() + ": cannot be written: " + why + "; training goes on without it");
 }
 
 }  // namespace transnormer::log

@@ -1,20 +1,15 @@
 #include "log/console.h"
 
-#include <fcntl.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string_view>
-#include <utility>
 
+#include "log/append_file.h"
 #include "log/terminal.h"
-#include "util/error.h"
 
 namespace transnormer::log {
 namespace {
@@ -47,42 +42,22 @@ class StderrSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-// train.log. Every line is one write to a file opened for appending.
+// train.log. Its own failure goes to stderr only: the logger is busy with the line that failed.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit FileSink(std::filesystem::path path) : path_(std::move(path)) {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) {
-      throw WriteError(path_.string() + ": cannot be written: " + std::strerror(errno));
-    }
-  }
-  ~FileSink() override {
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
-    }
-  }
+  explicit FileSink(const std::filesystem::path& path)
+      : file_(path, [](const std::string& why) { write_above_bars("error: " + why + '\n'); }) {}
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (descriptor_ < 0) {
-      return;
-    }
     spdlog::memory_buf_t formatted;
     formatter_->format(message, formatted);
-    const ssize_t written = ::write(descriptor_, formatted.data(), formatted.size());
-    if (written == static_cast<ssize_t>(formatted.size())) {
-      return;
-    }
-    const std::string why = written < 0 ? std::strerror(errno) : "no space left";
-    ::close(std::exchange(descriptor_, -1));
-    write_above_bars("error: " + path_.string() + ": cannot be written: " + why +
-                     "; the log goes on here only\n");
+    file_.append({formatted.data(), formatted.size()});
   }
   void flush_() override {}
 
  private:
-  std::filesystem::path path_;
-  int descriptor_ = -1;
+  AppendFile file_;
 };
 
 struct Console {

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <string>
 
+#include "util/log_level.h"
+
 namespace transnormer::log {
 
-enum class Level { debug, info, warning, error };
+using Level = LogLevel;
 
 void set_level(Level level);
 void debug(const std::string& message);

@@ -100,11 +100,37 @@ TEST(ConfigPaths, OfSetsAndTheDefaultCacheStartFromTheWorkingDirectory) {
   EXPECT_EQ(config.tokenizer.path, "");
 }
 
+TEST(ConfigLayers, ASetTakesAnObjectForASectionAndForAUnion) {
+  const Config config = config_of(
+      "{}", {R"(model={"variant": "custom", "layers": 3})",
+             R"(model.early={"attention": "diag", "block": 32})", R"(data.train={a,b}.txt)"});
+  EXPECT_EQ(std::get<DiagAttentionConfig>(config.model.early).block, 32);
+  EXPECT_EQ(config.model.layers, 3);
+  EXPECT_THAT(config.data.train, ElementsAre(testing::EndsWith("/{a,b}.txt")));
+  EXPECT_THAT(faults_of("{}", {"model.layers={}"}), ElementsAre(HasSubstr("model.layers")));
+}
+
+TEST(ConfigPaths, AGlobMeansTheFilesAndNeverTheDirectory) {
+  const TemporaryDirectory dir;
+  const auto file = dir.write(R"(odd [1]\?/top.json)",
+                              R"({"data": {"train": "../x/*.txt", "valid": ["a?.txt", "b.txt"],
+                                           "test": "/abs[1]/*.txt"}})");
+  const Config config = load_config(file).config;
+  const std::string root = dir.path().string();
+  EXPECT_THAT(config.data.train, ElementsAre(root + "/x/*.txt"));
+  EXPECT_THAT(config.data.valid,
+              ElementsAre(root + R"(/odd \[1]\\\?/a?.txt)", root + R"(/odd [1]\?/b.txt)"));
+  EXPECT_THAT(config.data.test, ElementsAre("/abs[1]/*.txt"));
+  const Config again = parse_config(config_to_json(config), "other.json").config;
+  EXPECT_EQ(again.data, config.data);
+}
+
 TEST(RunName, IsTheStemOfTheFileUnlessTold) {
   const TemporaryDirectory dir;
   const auto file = dir.write("my.first.json", "{}");
   EXPECT_EQ(load_config(file).config.run_name, "my.first");
   EXPECT_EQ(load_config(file, {"run_name=other"}).config.run_name, "other");
+  EXPECT_EQ(load_config(file, {"run_name={a}"}).config.run_name, "{a}");
 }
 
 TEST(RunName, MustBeAbleToNameADirectory) {
