@@ -1,8 +1,10 @@
 // bench: tokens a second and memory by attention and length, on random tokens.
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,9 +15,9 @@
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/names.h"
+#include "log/console.h"
 #include "ops/device.h"
 #include "util/file.h"
-#include "util/signal.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
@@ -24,7 +26,7 @@ namespace {
 struct BenchRequest {
   std::string config;
   std::vector<std::string> sets;
-  std::string mode = "train";
+  BenchMode mode = BenchMode::train;
   std::vector<std::int64_t> lengths;
   std::optional<std::int64_t> batch_size;
   std::vector<std::string> attentions;
@@ -44,21 +46,14 @@ struct BenchRow {
 struct BenchPlan {
   BenchOptions options;
   std::vector<BenchCase> cases;
-  std::string mode;
   std::string precision;
 };
 
-BenchMode parse_mode(const std::string& name) {
-  if (name == "train") {
-    return BenchMode::train;
-  }
-  if (name == "infer") {
-    return BenchMode::infer;
-  }
-  if (name == "decode") {
-    return BenchMode::decode;
-  }
-  throw UserError("--mode is \"" + name + "\"; it can be train, infer or decode");
+constexpr std::array kModeNames{Named{BenchMode::train, "train"}, Named{BenchMode::infer, "infer"},
+                                Named{BenchMode::decode, "decode"}};
+
+const char* to_string(BenchMode mode) {
+  return name_of<BenchMode>(kModeNames, mode);
 }
 
 void require_positive(const std::string& option, std::int64_t value) {
@@ -70,7 +65,7 @@ void require_positive(const std::string& option, std::int64_t value) {
 // "t2", or for a custom model "diag/norm": early and late layers.
 std::string own_name(const ModelConfig& model) {
   if (model.variant != ModelVariant::custom) {
-    return to_string(model.variant);
+    return transnormer::to_string(model.variant);
   }
   const std::string early = attention_name(model.early);
   const std::string late = attention_name(model.late);
@@ -105,16 +100,18 @@ ModelConfig model_with(const std::string& name, const BenchRequest& request, con
 
 BenchPlan make_plan(const BenchRequest& request) {
   BenchPlan plan;
-  plan.mode = request.mode;
-  plan.options.mode = parse_mode(request.mode);
+  plan.options.mode = request.mode;
   plan.options.repeats = request.repeats;
   require_positive("--repeat", request.repeats);
-  const LoadedConfig loaded = load_config(request.config, request.sets);
+  const LoadedConfig loaded = reported(load_config(request.config, request.sets));
   const Config& config = loaded.config;
   const Precision precision = request.precision.value_or(config.train.precision);
-  plan.precision = to_string(precision);
+  plan.precision = transnormer::to_string(precision);
   plan.options.compute = ops::scalar_type(precision);
   plan.options.device = ops::select_device(request.device.value_or(config.train.device));
+  if (const auto warning = slow_precision(precision, plan.options.device)) {
+    log::warn(*warning);
+  }
   plan.options.optimizer = config.optimizer;
   plan.options.activation_checkpointing = config.train.activation_checkpointing;
   ops::configure_threads(config.train.threads, config.train.deterministic);
@@ -149,7 +146,7 @@ nlohmann::ordered_json to_json(const BenchRow& row, const BenchPlan& plan) {
   json["attention"] = row.bench_case.attention;
   json["length"] = row.bench_case.length;
   json["batch_size"] = row.bench_case.batch_size;
-  json["mode"] = plan.mode;
+  json["mode"] = to_string(plan.options.mode);
   json["precision"] = plan.precision;
   json["tokens_per_s"] = row.figures.tokens_per_s;
   json["tokens_per_s_median"] = row.figures.tokens_per_s_median;
@@ -181,8 +178,9 @@ std::string to_csv(const nlohmann::ordered_json& rows) {
 }
 
 void print_head(const BenchPlan& plan, double peak_gflops) {
-  std::cout << plan.mode << " in " << plan.precision << ", best of " << plan.options.repeats
-            << "; plain products reach " << format_fixed(peak_gflops, 0) << " GFLOP/s here\n";
+  std::cout << to_string(plan.options.mode) << " in " << plan.precision << ", best of "
+            << plan.options.repeats << "; plain products reach " << format_fixed(peak_gflops, 0)
+            << " GFLOP/s here\n";
   std::printf("%-14s %9s %6s %12s %12s %12s %10s %6s\n", "attention", "length", "batch", "tokens/s",
               "median", "peak memory", "GFLOP/s", "share");
 }
@@ -199,26 +197,28 @@ void print_row(const BenchRow& row) {
 }
 
 ExitStatus run_bench_command(const BenchRequest& request) {
-  install_signal_handlers();
   const BenchPlan plan = make_plan(request);
+  std::optional<FileWriter> csv;
+  if (!request.csv.empty()) {
+    csv.emplace(request.csv);
+  }
   const double peak_gflops = measure_product_gflops(plan.options.compute, plan.options.device);
   if (!request.json) {
     print_head(plan, peak_gflops);
   }
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const BenchCase& bench_case : plan.cases) {
-    if (const auto status = stop_requested()) {
-      return *status;
-    }
     BenchRow row{bench_case, run_bench(bench_case, plan.options), 0};
     row.peak_share = row.figures.gflops / peak_gflops;
     rows.push_back(to_json(row, plan));
     if (!request.json) {
       print_row(row);
     }
-    if (!request.csv.empty()) {
-      write_file_atomically(request.csv, to_csv(rows));
-    }
+  }
+  if (csv) {
+    const std::string table = to_csv(rows);
+    csv->write(table.data(), table.size());
+    csv->finish();
   }
   if (request.json) {
     std::cout << nlohmann::ordered_json{{"rows", rows}}.dump(2) << '\n';
@@ -231,8 +231,9 @@ ExitStatus run_bench_command(const BenchRequest& request) {
 void add_bench(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("bench", "Speed and memory of a config's model");
   auto request = std::make_shared<BenchRequest>();
-  command->add_option("CONFIG", request->config, "The config file")->required();
-  command->add_option("--mode", request->mode, "train, infer or decode")->capture_default_str();
+  add_path(*command, "CONFIG", request->config, "The config file")->required();
+  add_choice<BenchMode>(*command, "--mode", kModeNames, request->mode, "What to time")
+      ->default_str("train");
   command
       ->add_option("--lengths", request->lengths,
                    "Tokens a sequence, several with commas (data.tokens_per_sample unless told)")
@@ -248,7 +249,7 @@ void add_bench(CLI::App& app, Run& run) {
       ->allow_extra_args(false);
   command->add_option("--repeat", request->repeats, "Timed repeats")->capture_default_str();
   command->add_flag("--json", request->json, "Print one JSON object");
-  command->add_option("--csv", request->csv, "Also write the rows to this file");
+  add_path(*command, "--csv", request->csv, "Also write the rows to this file");
   add_sets(*command, request->sets);
   add_device(*command, request->device, "train.device");
   add_precision(*command, request->precision, "train.precision");

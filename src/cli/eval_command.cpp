@@ -1,6 +1,8 @@
 // eval: perplexity of a checkpoint on held-out text.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -14,6 +16,7 @@
 #include "config/load.h"
 #include "data/prepare.h"
 #include "eval/evaluate.h"
+#include "log/console.h"
 #include "log/progress.h"
 #include "ops/device.h"
 #include "util/file.h"
@@ -27,7 +30,7 @@ struct EvalOptions {
   std::string checkpoint;
   std::string data;
   std::string text;
-  std::string split = "test";
+  Split split = Split::test;
   std::optional<std::int64_t> context_window;
   std::string per_token;
   bool json = false;
@@ -36,14 +39,8 @@ struct EvalOptions {
   std::optional<Precision> precision;
 };
 
-Split parse_split(const std::string& name) {
-  for (const Split split : kSplits) {
-    if (name == to_string(split)) {
-      return split;
-    }
-  }
-  throw UserError("--split is \"" + name + "\"; it can be train, valid or test");
-}
+constexpr std::array kSplitNames{Named{Split::train, "train"}, Named{Split::valid, "valid"},
+                                 Named{Split::test, "test"}};
 
 // What is scored, and how.
 struct EvalPlan {
@@ -59,7 +56,7 @@ EvalPlan make_plan(const EvalOptions& options, const Checkpoint& checkpoint) {
   const LoadedConfig loaded =
       options.data.empty()
           ? parse_config(config_to_json(trained), checkpoint.path() / "config.json", options.sets)
-          : load_config(options.data, options.sets);
+          : reported(load_config(options.data, options.sets));
   if (options.data.empty()) {
     for (const ConfigChange& change : config_changes(trained, loaded.config)) {
       if (change.key.starts_with("model.") || change.key.starts_with("tokenizer.")) {
@@ -87,11 +84,10 @@ PreparedSplit read_text(const EvalOptions& options, const EvalPlan& plan,
   if (!options.text.empty()) {
     return tokenize_file(options.text, *tokenizer, plan.config.data.line_end);
   }
-  const Split split = parse_split(options.split);
-  return prepare_data(plan.config, tokenizer, {.wanted = {split}}).at(split);
+  return prepare_data(plan.config, tokenizer, {.wanted = {options.split}}).at(options.split);
 }
 
-// Lines {"index", "id", "nll"} in stream order. The file is removed again where scoring fails.
+// Lines {"index", "id", "nll"} in stream order. The file appears when all of them are there.
 class PerTokenFile {
  public:
   PerTokenFile(const std::string& path, const TokenStream& stream)
@@ -196,7 +192,11 @@ std::int64_t windows_a_pass(const Config& config, std::int64_t window, at::Devic
 }
 
 ExitStatus run_eval(const EvalOptions& options) {
-  install_signal_handlers();
+  std::error_code none;
+  if (std::filesystem::equivalent(options.per_token, options.text, none)) {
+    throw UserError("--per-token: " + options.per_token +
+                    " is the text to score; name another file");
+  }
   const at::Device device = ops::select_device(options.device.value_or(DeviceChoice::automatic));
   const Checkpoint checkpoint = Checkpoint::open(options.checkpoint);
   const EvalPlan plan = make_plan(options, checkpoint);
@@ -204,7 +204,8 @@ ExitStatus run_eval(const EvalOptions& options) {
   ops::configure_threads(train.threads, train.deterministic);
   const PreparedSplit text = read_text(options, plan, checkpoint.tokenizer());
   if (text.stream.size() == 0) {
-    throw UserError((options.text.empty() ? "the split " + options.split : options.text) +
+    throw UserError((options.text.empty() ? std::string("the split ") + to_string(options.split)
+                                          : options.text) +
                     " holds no tokens to score");
   }
   const auto model = checkpoint.load_model(device);
@@ -213,9 +214,13 @@ ExitStatus run_eval(const EvalOptions& options) {
   how.window = plan.window;
   how.context_window = plan.context_window;
   how.batch_size = windows_a_pass(plan.config, plan.window, device);
-  how.compute = ops::scalar_type(options.precision.value_or(Precision::fp32));
+  const Precision precision = options.precision.value_or(Precision::fp32);
+  how.compute = ops::scalar_type(precision);
   how.first_input = checkpoint.tokenizer()->first_input();
   how.should_stop = [] { return stop_requested().has_value(); };
+  if (const auto warning = slow_precision(precision, device)) {
+    log::warn(*warning);
+  }
   log::ProgressBar bar("eval", text.stream.size());
   how.on_progress = [&bar](std::int64_t done) { bar.update(done); };
   std::unique_ptr<PerTokenFile> per_token;
@@ -225,6 +230,7 @@ ExitStatus run_eval(const EvalOptions& options) {
       per_token->write(first, losses);
     };
   }
+  install_signal_handlers();
   Figures figures;
   figures.result = evaluate(*model, text.stream, how);
   bar.finish();
@@ -248,19 +254,19 @@ ExitStatus run_eval(const EvalOptions& options) {
 void add_eval(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("eval", "Perplexity of a checkpoint on held-out text");
   auto options = std::make_shared<EvalOptions>();
-  command->add_option("CHECKPOINT", options->checkpoint, "A checkpoint, or a run directory")
+  add_path(*command, "CHECKPOINT", options->checkpoint, "A checkpoint, or a run directory")
       ->required();
-  auto* data = command->add_option("--data", options->data,
-                                   "Score a split of this config (the checkpoint's unless told)");
-  auto* text = command->add_option("--text", options->text, "Score this text file");
-  auto* split = command->add_option("--split", options->split, "train, valid or test");
+  auto* data = add_path(*command, "--data", options->data,
+                        "Score a split of this config (the checkpoint's unless told)");
+  auto* text = add_path(*command, "--text", options->text, "Score this text file");
+  auto* split = add_choice<Split>(*command, "--split", kSplitNames, options->split, "Which split");
   data->excludes(text);
-  split->excludes(text)->capture_default_str();
+  split->excludes(text)->default_str("test");
   command->add_option("--context-window", options->context_window,
                       "Inputs of a window that only serve as context "
                       "(validation.context_window unless told)");
-  command->add_option("--per-token", options->per_token,
-                      "Write each token's loss to this file, as JSON lines");
+  add_path(*command, "--per-token", options->per_token,
+           "Write each token's loss to this file, as JSON lines");
   command->add_flag("--json", options->json, "Print one JSON object");
   add_sets(*command, options->sets);
   add_device(*command, options->device, "auto");

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "generate/generate.h"
+#include "log/console.h"
 #include "ops/device.h"
 #include "util/file.h"
 #include "util/signal.h"
@@ -47,7 +48,6 @@ class Printer {
 };
 
 ExitStatus run_generate(const GenerateRequest& request) {
-  install_signal_handlers();
   check(request.generate.sampling);
   const at::Device device = ops::select_device(request.device.value_or(DeviceChoice::automatic));
   const std::string prompt =
@@ -64,15 +64,20 @@ ExitStatus run_generate(const GenerateRequest& request) {
   inputs.insert(inputs.end(), prompt_ids.begin(), prompt_ids.end());
 
   GenerateOptions options = request.generate;
-  options.compute = ops::scalar_type(request.precision.value_or(Precision::fp32));
+  const Precision precision = request.precision.value_or(Precision::fp32);
+  options.compute = ops::scalar_type(precision);
   check(*model, inputs, options);
+  if (const auto warning = slow_precision(precision, device)) {
+    log::warn(*warning);
+  }
+  install_signal_handlers();
   Printer printer(*tokenizer, prompt, prompt_ids);
   options.on_token = [&](TokenId id) {
     if (request.stop_at_eos && tokenizer->end_id() == id) {
       return false;
     }
     printer.add(id);
-    return !stop_requested().has_value();
+    return std::cout && !stop_requested().has_value();
   };
   (void)generate(*model, inputs, options);
   printer.finish();
@@ -85,10 +90,10 @@ void add_generate(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a checkpoint's model");
   auto request = std::make_shared<GenerateRequest>();
   GenerateOptions& generate = request->generate;
-  command->add_option("CHECKPOINT", request->checkpoint, "A checkpoint, or a run directory")
+  add_path(*command, "CHECKPOINT", request->checkpoint, "A checkpoint, or a run directory")
       ->required();
   auto* prompt = command->add_option("--prompt", request->prompt, "The text to continue");
-  command->add_option("--prompt-file", request->prompt_file, "A file with the text to continue")
+  add_path(*command, "--prompt-file", request->prompt_file, "A file with the text to continue")
       ->excludes(prompt);
   command->add_option("--max-tokens", generate.max_tokens, "How many new tokens")
       ->capture_default_str();

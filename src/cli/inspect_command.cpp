@@ -123,7 +123,7 @@ void print_report(const ModelReport& report, const Config& config) {
 }
 
 void inspect_config(const InspectRequest& request) {
-  const Config config = load_config(request.path, request.sets).config;
+  const Config config = reported(load_config(request.path, request.sets)).config;
   // A tokenizer that is there already tells the size where the config does not.
   std::shared_ptr<const Tokenizer> tokenizer;
   if (config.model.vocab_size == 0 && !config.tokenizer.path.empty()) {
@@ -218,9 +218,8 @@ void add_inspect(CLI::App& app, Run& run) {
   CLI::App* command =
       app.add_subcommand("inspect", "Parameters, operations and memory; what a file holds");
   auto request = std::make_shared<InspectRequest>();
-  command
-      ->add_option("PATH", request->path,
-                   "A config, a checkpoint or run directory, or a text cache")
+  add_path(*command, "PATH", request->path,
+           "A config, a checkpoint or run directory, or a text cache")
       ->required();
   command->add_flag("--json", request->json, "Print one JSON object");
   add_sets(*command, request->sets);

@@ -1,47 +1,37 @@
 #include "cli/options.h"
 
-#include <span>
+#include <utility>
 
-#include "config/names.h"
-#include "util/error.h"
+#include "log/console.h"
 
 namespace transnormer::cli {
-namespace {
 
-template <class E>
-std::string spell(std::span<const Named<E>> names, const char* between) {
-  std::string list;
-  for (const Named<E>& named : names) {
-    list += (list.empty() ? "" : between) + std::string(named.name);
+LoadedConfig reported(LoadedConfig loaded) {
+  log::set_level(loaded.config.log.level);
+  for (const std::string& warning : loaded.warnings) {
+    log::warn(warning);
   }
-  return list;
+  return loaded;
 }
 
-template <class E>
-void add_choice(CLI::App& command, const std::string& option, std::span<const Named<E>> names,
-                std::optional<E>& value, const std::string& help) {
-  command
-      .add_option_function<std::string>(
-          option,
-          [option, names, &value](const std::string& text) {
-            for (const Named<E>& named : names) {
-              if (text == named.name) {
-                value = named.value;
-                return;
-              }
-            }
-            throw UserError(option + " is \"" + text + "\"; it can be " + spell(names, ", "));
-          },
-          help)
-      ->type_name(spell(names, "|"));
+std::optional<std::string> slow_precision(Precision precision, at::Device device) {
+  if (precision == Precision::fp16 && device.is_cpu()) {
+    return "precision: fp16 is correct but slow on a CPU; bf16 is faster";
+  }
+  return std::nullopt;
 }
-
-}  // namespace
 
 void add_sets(CLI::App& command, std::vector<std::string>& sets) {
   command.add_option("--set", sets, "Set a key of the config, as model.dim=256 (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
+                      const std::string& help) {
+  return command.add_option(option, path, help)->check([](const std::string& name) {
+    return name.empty() ? "the name is empty; expected that of a file or directory" : "";
+  });
 }
 
 void add_device(CLI::App& command, std::optional<DeviceChoice>& device,

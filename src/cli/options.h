@@ -1,24 +1,70 @@
-// Options that several commands share.
+// Options that several commands share, and what every command does with a config.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "config/load.h"
+#include "config/names.h"
+#include "util/error.h"
 
 namespace transnormer::cli {
+
+// What is done with a config that a command reads: its log.level holds from here on, its warnings
+// are logged. `train` alone keeps the warnings until it can write them into the run's log, too.
+[[nodiscard]] LoadedConfig reported(LoadedConfig loaded);
+
+// A warning where products of this precision are slow on this device.
+[[nodiscard]] std::optional<std::string> slow_precision(Precision precision, at::Device device);
 
 // `--set a.b=v`, as often as wanted; one value each, so that a positional may follow.
 void add_sets(CLI::App& command, std::vector<std::string>& sets);
 
+// An option or argument that names a file or directory. An empty name is refused.
+CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
+                      const std::string& help);
+
 // `--device auto|cpu|cuda` and `--precision fp32|bf16|fp16`. `otherwise` says in the help what
-// holds without the option. A name that is not known throws UserError while the command line is
-// read.
+// holds without the option.
 void add_device(CLI::App& command, std::optional<DeviceChoice>& device,
                 const std::string& otherwise);
 void add_precision(CLI::App& command, std::optional<Precision>& precision,
                    const std::string& otherwise);
+
+template <class E>
+[[nodiscard]] std::string spell(std::span<const Named<E>> names, const char* between) {
+  std::string list;
+  for (const Named<E>& named : names) {
+    list += (list.empty() ? "" : between) + std::string(named.name);
+  }
+  return list;
+}
+
+// An option with a few spellings; `value` is an E or an optional of it. A name that is not known
+// throws UserError while the command line is read.
+template <class E, class Value>
+CLI::Option* add_choice(CLI::App& command, const std::string& option,
+                        std::span<const Named<E>> names, Value& value, const std::string& help) {
+  return command
+      .add_option_function<std::string>(
+          option,
+          [option, names, &value](const std::string& text) {
+            for (const Named<E>& named : names) {
+              if (text == named.name) {
+                value = named.value;
+                return;
+              }
+            }
+            throw UserError(option + " is \"" + text + "\"; it can be " + spell(names, ", "));
+          },
+          help)
+      ->type_name(spell(names, "|"));
+}
 
 }  // namespace transnormer::cli

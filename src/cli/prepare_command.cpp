@@ -10,7 +10,6 @@
 #include "cli/options.h"
 #include "config/load.h"
 #include "data/prepare.h"
-#include "log/console.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
@@ -73,10 +72,7 @@ void print_json(const PreparedData& data) {
 }
 
 ExitStatus run_prepare(const PrepareRequest& request) {
-  const LoadedConfig loaded = load_config(request.config, request.sets);
-  for (const std::string& warning : loaded.warnings) {
-    log::warn(warning);
-  }
+  const LoadedConfig loaded = reported(load_config(request.config, request.sets));
   const DataConfig& text = loaded.config.data;
   if (text.train.empty() && text.valid.empty() && text.test.empty()) {
     throw UserError(request.config +
@@ -92,7 +88,7 @@ ExitStatus run_prepare(const PrepareRequest& request) {
 void add_prepare(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("prepare", "Tokenise a config's text into the cache");
   auto request = std::make_shared<PrepareRequest>();
-  command->add_option("CONFIG", request->config, "A config file")->required();
+  add_path(*command, "CONFIG", request->config, "A config file")->required();
   command->add_flag("--json", request->json, "Print one JSON object");
   add_sets(*command, request->sets);
   command->callback([request, &run] { run = [request] { return run_prepare(*request); }; });

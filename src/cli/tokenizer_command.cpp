@@ -26,31 +26,19 @@ struct TrainRequest {
 };
 
 ExitStatus run_tokenizer_train(const TrainRequest& request) {
-  const LoadedConfig loaded = load_config(request.config, request.sets);
-  for (const std::string& warning : loaded.warnings) {
-    log::warn(warning);
-  }
-  const std::filesystem::path out = request.out;
-  if (std::filesystem::is_directory(out)) {
-    throw UserError("--out: " + request.out + " is a directory; name the file to write");
-  }
+  const LoadedConfig loaded = reported(load_config(request.config, request.sets));
+  FileWriter out(request.out);
   const std::string bytes = make_tokenizer(loaded.config, true);
-  write_file_atomically(out, bytes);
+  out.write(bytes.data(), bytes.size());
+  out.finish();
   log::info(request.out + ": " + format_count(parse_tokenizer(bytes, request.out)->size()) +
             " tokens");
   return ExitStatus::done;
 }
 
-void check_output() {
-  if (!std::cout) {
-    throw WriteError("standard output: cannot be written");
-  }
-}
-
-// Lines end at '\n' only; the last may lack it.
+// Lines end at '\n' only; the last may lack it. There is no next one where nobody takes the answer.
 bool next_line(std::string& line) {
-  check_output();
-  return static_cast<bool>(std::getline(std::cin, line));
+  return std::cout && std::getline(std::cin, line);
 }
 
 ExitStatus run_encode(const std::string& path) {
@@ -67,8 +55,6 @@ ExitStatus run_encode(const std::string& path) {
     }
     std::cout << '\n';
   }
-  std::cout.flush();
-  check_output();
   return ExitStatus::done;
 }
 
@@ -98,8 +84,6 @@ ExitStatus run_decode(const std::string& path) {
   for (std::int64_t number = 1; next_line(line); ++number) {
     std::cout << tokenizer->decode(parse_ids(line, number, tokenizer->size())) << '\n';
   }
-  std::cout.flush();
-  check_output();
   return ExitStatus::done;
 }
 
@@ -107,8 +91,8 @@ void add_tokenizer_train(CLI::App& group, Run& run) {
   CLI::App* command = group.add_subcommand(
       "train", "Make the tokenizer that a config describes from its training text");
   auto request = std::make_shared<TrainRequest>();
-  command->add_option("CONFIG", request->config, "A config file")->required();
-  command->add_option("--out", request->out, "The file to write")->required();
+  add_path(*command, "CONFIG", request->config, "A config file")->required();
+  add_path(*command, "--out", request->out, "The file to write")->required();
   add_sets(*command, request->sets);
   command->callback([request, &run] { run = [request] { return run_tokenizer_train(*request); }; });
 }
@@ -117,7 +101,7 @@ void add_filter(CLI::App& group, Run& run, const std::string& name, const std::s
                 ExitStatus (*filter)(const std::string&)) {
   CLI::App* command = group.add_subcommand(name, help);
   auto path = std::make_shared<std::string>();
-  command->add_option("PATH", *path, "A dictionary or a sentencepiece model")->required();
+  add_path(*command, "PATH", *path, "A dictionary or a sentencepiece model")->required();
   command->callback([path, filter, &run] { run = [path, filter] { return filter(*path); }; });
 }
 

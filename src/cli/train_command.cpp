@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "config/load.h"
+#include "ops/device.h"
 #include "train/trainer.h"
 
 namespace transnormer::cli {
@@ -26,6 +27,10 @@ TrainRequest make_request(const TrainOptions& options) {
   Config& config = request.loaded.config;
   config.train.device = options.device.value_or(config.train.device);
   config.train.precision = options.precision.value_or(config.train.precision);
+  const at::Device device = ops::select_device(config.train.device);
+  if (const auto warning = slow_precision(config.train.precision, device)) {
+    request.loaded.warnings.push_back(*warning);
+  }
   request.run_dir = options.run_dir.empty() ? std::filesystem::path("runs") / config.run_name
                                             : std::filesystem::path(options.run_dir);
   if (options.resume == "auto") {
@@ -45,14 +50,13 @@ void add_train(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand(
       "train", "Prepares data where its cache is missing, trains, validates, saves");
   auto options = std::make_shared<TrainOptions>();
-  command->add_option("CONFIG", options->config, "The run's config")->required();
+  add_path(*command, "CONFIG", options->config, "The run's config")->required();
   add_sets(*command, options->sets);
-  command->add_option("--run-dir", options->run_dir,
-                      "Where the run lives (runs/NAME unless told, NAME being run_name)");
-  command
-      ->add_option("--resume", options->resume,
-                   "auto: go on from the run directory's newest checkpoint, if any; never: refuse "
-                   "a directory that holds a run; or a checkpoint to go on from")
+  add_path(*command, "--run-dir", options->run_dir,
+           "Where the run lives (runs/NAME unless told, NAME being run_name)");
+  add_path(*command, "--resume", options->resume,
+           "auto: go on from the run directory's newest checkpoint, if any; never: refuse "
+           "a directory that holds a run; or a checkpoint to go on from")
       ->type_name("auto|never|CHECKPOINT")
       ->capture_default_str();
   add_device(*command, options->device, "the config's train.device");

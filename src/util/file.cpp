@@ -137,6 +137,14 @@ void sync_directory(const fs::path& directory) {
   }
 }
 
+void reserve_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0) {  // then the next file opened is this one
+      (void)::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+  }
+}
+
 void make_directories(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);

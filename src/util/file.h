@@ -21,6 +21,10 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
 // Flushes a directory's entries, so that a rename in it survives a power cut.
 void sync_directory(const std::filesystem::path& directory);
 
+// Gives those of stdin, stdout and stderr that the program was started without a place that can
+// neither be read nor written, so that no file opened later is taken for one of them.
+void reserve_standard_streams();
+
 // Like std::filesystem::create_directories, but throws WriteError.
 void make_directories(const std::filesystem::path& directory);
 
