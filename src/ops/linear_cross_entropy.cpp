@@ -8,6 +8,7 @@
 
 #include "ops/compute_type.h"
 #include "ops/kernel_view.h"
+#include "ops/linear_cross_entropy_tensor.h"
 #include "ops/parallel.h"
 
 namespace transnormer::ops {
@@ -24,22 +25,6 @@ std::int64_t slice_rows(std::int64_t tokens, std::int64_t words, std::int64_t el
   const std::int64_t most = std::max<std::int64_t>(budget / (words * element_bytes), 1);
   const std::int64_t slices = std::max<std::int64_t>((tokens + most - 1) / most, 1);
   return std::max<std::int64_t>((tokens + slices - 1) / slices, 1);
-}
-
-// In tensor operations, for devices without a kernel of ours; as loss_of_slice.
-void loss_of_slice_by_tensors(at::Tensor& logits, const at::Tensor& targets, at::Tensor& losses,
-                              bool with_gradient, double scale) {
-  const at::Tensor wide = logits.to(at::kFloat);
-  const at::Tensor counted = targets.ge(0).to(at::kFloat);
-  const at::Tensor index = targets.clamp_min(0).unsqueeze(1);
-  const at::Tensor log_sum = wide.logsumexp(1, true);
-  losses.copy_((log_sum - wide.gather(1, index)).squeeze(1) * counted);
-  if (with_gradient) {
-    const at::Tensor weight = (counted * scale).unsqueeze(1);
-    at::Tensor gradient = (wide - log_sum).exp_().mul_(weight);
-    gradient.scatter_add_(1, index, -weight);
-    logits.copy_(gradient);
-  }
 }
 
 // Writes -log p(target) of a slice to `losses` and, where wanted, puts scale * d(loss)/d(logits)

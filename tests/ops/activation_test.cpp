@@ -36,15 +36,19 @@ class Activations : public testing::TestWithParam<Activation> {
   }
 };
 
-TEST_P(Activations, GatedAgreesWithItsDefinitionAndDifferences) {
-  const at::Tensor a = leaf(gate), b = leaf(up);
-  const at::Tensor y = gated(strided(a), b, GetParam());
-  torch::autograd::backward({y}, {g});
-  EXPECT_LT(distance(y, product(values(gate), values(up))), 1e-6);
+// Double has no kernel of ours, so that it goes by the tensor operations, which compute in single.
+TEST_P(Activations, GatedAgreesWithItsDefinitionAndDifferencesByKernelAndByTensors) {
   const auto of_gate = [&](const auto& at) { return product(at, values(up)); };
   const auto of_up = [&](const auto& at) { return product(values(gate), at); };
-  EXPECT_LT(distance(a.grad(), gradient_of(of_gate, values(g), values(gate))), 2e-6);
-  EXPECT_LT(distance(b.grad(), gradient_of(of_up, values(g), values(up))), 2e-6);
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    const at::Tensor a = leaf(gate.to(type)), b = leaf(up);
+    const at::Tensor y = gated(strided(a), b, GetParam());
+    ASSERT_EQ(y.scalar_type(), type);
+    torch::autograd::backward({y}, {g.to(type)});
+    EXPECT_LT(distance(y, product(values(gate), values(up))), 1e-6);
+    EXPECT_LT(distance(a.grad(), gradient_of(of_gate, values(g), values(gate))), 2e-6);
+    EXPECT_LT(distance(b.grad(), gradient_of(of_up, values(g), values(up))), 2e-6);
+  }
 }
 
 TEST_P(Activations, GatedInBfloat16RoundsItsResultsOnly) {
@@ -69,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(All, Activations,
 
 class FeatureMaps : public testing::TestWithParam<FeatureMap> {};
 
-TEST_P(FeatureMaps, AgreeWithTheirDefinitionAndDifferences) {
+TEST_P(FeatureMaps, AgreeWithTheirDefinitionAndDifferencesByKernelAndByTensors) {
   const double plus = GetParam() == FeatureMap::elu1 ? 1 : 0;
   const auto phi = [plus](const std::vector<double>& at) {
     std::vector<double> y;
@@ -80,11 +84,13 @@ TEST_P(FeatureMaps, AgreeWithTheirDefinitionAndDifferences) {
   };
   const at::Tensor x = 5 * normal({3, 41}, 1);
   const at::Tensor g = normal({3, 41}, 2);
-  const at::Tensor a = leaf(x);
-  const at::Tensor y = feature_map(strided(a), GetParam());
-  torch::autograd::backward({y}, {g});
-  EXPECT_LT(distance(y, phi(values(x))), 1e-6);
-  EXPECT_LT(distance(a.grad(), gradient_of(phi, values(g), values(x))), 2e-6);
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    const at::Tensor a = leaf(x.to(type));
+    const at::Tensor y = feature_map(strided(a), GetParam());
+    torch::autograd::backward({y}, {g.to(type)});
+    EXPECT_LT(distance(y, phi(values(x))), 1e-6);
+    EXPECT_LT(distance(a.grad(), gradient_of(phi, values(g), values(x))), 2e-6);
+  }
   const at::Tensor rounded = x.to(at::kBFloat16);
   EXPECT_LT(distance(feature_map(rounded, GetParam()), phi(values(rounded))), 0x1.01p-8);
 }

@@ -89,7 +89,7 @@ TEST(Dropout, DoesNotDependOnTheSplitIntoMicroBatches) {
 }
 
 TEST(Dropout, ScalesWhatItKeepsAndItsGradientByTheSameMask) {
-  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
     // Longer than one stretch of a thread, and no multiple of a vector.
     const at::Tensor x = leaf(normal({2, 20001}, 1).to(type));
     const at::Tensor g = normal({2, 20001}, 2).to(type);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ops/linear_cross_entropy_tensor.h"
 #include "ops/reference.h"
 
 namespace transnormer::ops {
@@ -100,6 +101,21 @@ TEST_P(LossInSlices, HalfPrecisionsAreWithinTheErrorOfAProduct) {
   }
 }
 
+TEST_P(LossInSlices, InTensorOperationsAgreesToo) {
+  const Answers expected = reference(hidden, weight, targets);
+  at::Tensor logits = at::mm(hidden, weight.t());
+  const at::Tensor untouched = logits.clone();
+  at::Tensor losses = at::full({50}, NAN);
+  loss_of_slice_by_tensors(logits, targets, losses, false, kScale);
+  EXPECT_LT(distance(losses, expected.losses), 1e-6);
+  EXPECT_TRUE(at::equal(logits, untouched));
+  losses.fill_(NAN);
+  loss_of_slice_by_tensors(logits, targets, losses, true, kScale);
+  EXPECT_LT(distance(losses, expected.losses), 1e-6);
+  EXPECT_LT(distance(at::mm(logits, weight), expected.d_hidden), 2e-6);
+  EXPECT_LT(distance(at::mm(logits.t(), hidden), expected.d_weight), 2e-6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, LossInSlices,
                          testing::Values(std::pair<std::int64_t, std::int64_t>{40, 1},
                                          std::pair<std::int64_t, std::int64_t>{1037, 1},
@@ -158,6 +174,17 @@ TEST(LinearCrossEntropy, LargeLogitsNeitherOverflowNorVanish) {
                    w = at::tensor({-2000.F, 3000.F, 2990.F}).view({3, 1});
   const at::Tensor losses = token_losses(h, w, at::zeros({1}, at::kLong), {});
   EXPECT_NEAR(losses.item<double>(), 5000 + std::log1p(std::exp(-10.0)), 1e-3);
+}
+
+TEST(LinearCrossEntropy, InTensorOperationsLargeLogitsNeitherOverflowNorVanish) {
+  at::Tensor logits = at::tensor({-2000.F, 3000.F, 2990.F}).view({1, 3});
+  at::Tensor losses = at::empty({1});
+  loss_of_slice_by_tensors(logits, at::zeros({1}, at::kLong), losses, true, 1);
+  EXPECT_NEAR(losses.item<double>(), 5000 + std::log1p(std::exp(-10.0)), 1e-3);
+  constexpr double kUnit = 0x1p-12;  // of a single-precision number near 3000
+  EXPECT_NEAR(logits[0][0].item<double>(), -1, kUnit);
+  EXPECT_NEAR(logits[0][1].item<double>(), 1, kUnit);
+  EXPECT_NEAR(logits[0][2].item<double>(), std::exp(-10.0), std::exp(-10.0) * kUnit);
 }
 
 TEST(LinearCrossEntropy, AfterAThousandSlicesBfloat16StillHasTheErrorOfOneProduct) {

@@ -55,14 +55,18 @@ class Norm : public testing::TestWithParam<std::int64_t> {
   at::Tensor g = normal({2, 3, dim}, 4);
 };
 
-TEST_P(Norm, SimpleRmsAgreesWithItsDefinitionAndDifferences) {
+// Double has no kernel of ours, so that it goes by the tensor operations, which compute in single.
+TEST_P(Norm, SimpleRmsAgreesWithItsDefinitionAndDifferencesByKernelAndByTensors) {
   const Rows ones(static_cast<std::size_t>(dim), 1.0);
-  const at::Tensor a = leaf(x);
-  const at::Tensor y = srms_norm(strided(a), kEps, at::kFloat);
-  torch::autograd::backward({y}, {g});
-  EXPECT_LT(distance(y, rms_rows(values(x), ones)), 1e-6);
   const auto f = [&](const Rows& at) { return rms_rows(at, ones); };
-  EXPECT_LT(distance(a.grad(), gradient_of(f, values(g), values(x))), 2e-6);
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    const at::Tensor a = leaf(x.to(type));
+    const at::Tensor y = srms_norm(strided(a), kEps, type);
+    ASSERT_EQ(y.scalar_type(), type);
+    torch::autograd::backward({y}, {g.to(type)});
+    EXPECT_LT(distance(y, rms_rows(values(x), ones)), 1e-6);
+    EXPECT_LT(distance(a.grad(), gradient_of(f, values(g), values(x))), 2e-6);
+  }
 }
 
 TEST_P(Norm, RmsAgreesWithItsDefinitionAndDifferences) {
