@@ -77,13 +77,16 @@ BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options)
   const PeakMemory memory(options.device);
   const std::unique_ptr<Workload> workload = make_workload(bench_case, options);
   const auto step = [&workload] { workload->step(); };
+  workload->begin_repeat();
   (void)time_steps(step, 1, options.device);
   const double warm = time_steps(step, 1, options.device);
-  const auto steps =
-      std::clamp<std::int64_t>(std::llround(kLeastRepeatSeconds / warm), 1, kMostStepsPerRepeat);
+  const auto steps = std::clamp<std::int64_t>(std::llround(kLeastRepeatSeconds / warm), 1,
+                                              workload->most_steps_per_repeat());
 
   std::vector<double> speeds;
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
+    workload->begin_repeat();
+    synchronize(options.device);
     const double seconds = time_steps(step, steps, options.device);
     speeds.push_back(static_cast<double>(steps * workload->tokens_per_step()) / seconds);
   }

@@ -13,7 +13,8 @@ namespace transnormer {
 enum class BenchMode {
   train,   // forward, backward, clipping, optimizer
   infer,   // forward and the loss of every token, as evaluation does
-  decode,  // one token at a time, the most likely fed back, after `length` tokens were read
+  decode,  // one token at a time, the most likely fed back; each repeat begins anew after `length`
+           // tokens were read and goes on for no more than a sixteenth of that, or 32
 };
 
 struct BenchCase {
@@ -44,7 +45,7 @@ struct BenchFigures {
 void require_memory(const BenchCase& bench_case, const BenchOptions& options);
 
 // Builds the model with its initial weights, warms up, then times the repeats, each of as many
-// steps as take a tenth of a second.
+// steps as take a tenth of a second, as far as the mode allows.
 [[nodiscard]] BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options);
 
 // GFLOP/s of one large plain product in this type, the best of several.

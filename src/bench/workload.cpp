@@ -3,14 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "model/flops.h"
 #include "model/footprint.h"
-#include "model/transnormer.h"
 #include "ops/linear_cross_entropy.h"
 #include "optim/gradients.h"
+#include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "util/error.h"
 #include "util/units.h"
@@ -19,7 +20,12 @@ namespace transnormer {
 namespace {
 
 constexpr std::int64_t kDecodeChunk = 512;  // tokens a pass while the context is read
-constexpr double kClipNorm = 1;
+constexpr std::int64_t kLeastDecodeSteps = 32;
+
+// Few beside the length, so that decoding is measured at that length.
+std::int64_t most_decode_steps(std::int64_t length) {
+  return std::max(kLeastDecodeSteps, length / 16);
+}
 
 // A lower bound, so that what could work is never refused.
 double least_memory(const BenchCase& bench_case, const BenchOptions& options,
@@ -46,10 +52,10 @@ double least_memory(const BenchCase& bench_case, const BenchOptions& options,
   return weights;
 }
 
-// A table of learned positions needs room for the tokens that decoding adds, two of warm-up too.
+// A table of learned positions needs room for the tokens that decoding adds, the untimed one too.
 ModelSize bench_size(const BenchCase& bench_case, const BenchOptions& options) {
   const std::int64_t added =
-      options.mode == BenchMode::decode ? options.repeats * kMostStepsPerRepeat + 2 : 0;
+      options.mode == BenchMode::decode ? most_decode_steps(bench_case.length) + 1 : 0;
   return {bench_case.vocab_size, bench_case.length + added};
 }
 
@@ -63,6 +69,8 @@ class ModelWorkload : public Workload {
     context_.compute = options.compute;
     context_.activation_checkpointing = options.activation_checkpointing;
   }
+
+  [[nodiscard]] const TransNormer& model() const override { return *model_; }
 
  protected:
   [[nodiscard]] at::Tensor random_tokens(std::int64_t length) const {
@@ -87,6 +95,7 @@ class TrainWorkload final : public ModelWorkload {
   TrainWorkload(const BenchCase& bench_case, const BenchOptions& options)
       : ModelWorkload(bench_case, options),
         optimizer_(named_tensors(*model_), options.optimizer),
+        scaler_(options.compute == at::kHalf),
         lr_(options.optimizer.lr),
         inputs_(random_tokens(length_)),
         targets_(random_tokens(length_).flatten()) {
@@ -96,19 +105,29 @@ class TrainWorkload final : public ModelWorkload {
   void step() override {
     optimizer_.zero_gradients();
     ops::LinearCrossEntropyOptions options = loss_options();
-    options.scale = 1 / static_cast<double>(batch_ * length_);
+    options.scale = scaler_.scale() / static_cast<double>(batch_ * length_);
     const at::Tensor hidden = model_->forward(inputs_, context_).flatten(0, 1);
     ops::linear_cross_entropy(hidden, model_->output_weight(), targets_, options).loss.backward();
     const std::vector<at::Tensor> gradients = optimizer_.gradients();
-    clip_gradients(gradients, global_norm(gradient_norms(gradients)), kClipNorm);
-    optimizer_.step(lr_);
+    scaler_.unscale(gradients);
+    const at::Tensor norm = global_norm(gradient_norms(gradients));
     ++context_.update;
+    if (scaler_.enabled()) {  // as training does: an update that overflows is left out
+      const bool overflow = !std::isfinite(norm.item<double>());
+      scaler_.update(overflow);
+      if (overflow) {
+        return;
+      }
+    }
+    clip_gradients(gradients, norm, kBenchClipNorm);
+    optimizer_.step(lr_);
   }
   [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_ * length_; }
   [[nodiscard]] double flops_per_step_token() const override { return flops().train(); }
 
  private:
   AdamW optimizer_;
+  LossScaler scaler_;
   double lr_;
   at::Tensor inputs_;
   at::Tensor targets_;
@@ -138,13 +157,17 @@ class InferWorkload final : public ModelWorkload {
 class DecodeWorkload final : public ModelWorkload {
  public:
   DecodeWorkload(const BenchCase& bench_case, const BenchOptions& options)
-      : ModelWorkload(bench_case, options), state_(model_->make_state(batch_)) {
+      : ModelWorkload(bench_case, options) {}
+
+  void begin_repeat() override {
     const at::NoGradGuard no_grad;
+    state_ = model_->make_state(batch_);
     for (std::int64_t read = 0; read < length_; read += kDecodeChunk) {
       (void)model_->forward(random_tokens(std::min(kDecodeChunk, length_ - read)), context_,
                             &state_);
     }
     next_ = random_tokens(1);
+    step();  // a cache that is just full grows now, at the cost of all its tokens
   }
 
   void step() override {
@@ -152,6 +175,10 @@ class DecodeWorkload final : public ModelWorkload {
     const at::Tensor hidden = model_->forward(next_, context_, &state_);
     next_ = model_->logits(hidden, context_).argmax(-1);
   }
+  [[nodiscard]] std::int64_t most_steps_per_repeat() const override {
+    return most_decode_steps(length_);
+  }
+  [[nodiscard]] std::int64_t position() const override { return state_.position; }
   [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_; }
   [[nodiscard]] double flops_per_step_token() const override { return flops().forward(); }
 

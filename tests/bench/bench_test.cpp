@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "bench/workload.h"
 #include "model/flops.h"
@@ -57,6 +59,53 @@ TEST(Bench, ReportsTheBestAndTheMedianOfTheRepeats) {
     EXPECT_GT(figures.peak_memory_bytes, 0);
     EXPECT_NEAR(figures.gflops, figures.tokens_per_s * flops * 1e-9, 1e-9 * figures.gflops);
   }
+}
+
+TEST(Bench, ATrainingStepClipsTheGradientsAndChangesTheWeights) {
+  for (const at::ScalarType compute : {at::kFloat, at::kHalf}) {
+    BenchOptions options = options_for(BenchMode::train);
+    options.compute = compute;
+    const auto workload = make_workload(small_case(), options);
+    std::vector<at::Tensor> before;
+    for (const NamedTensor& weight : named_tensors(workload->model())) {
+      before.push_back(weight.tensor.detach().clone());
+    }
+    workload->begin_repeat();
+    workload->step();
+    double squares = 0;
+    std::size_t i = 0;
+    for (const NamedTensor& weight : named_tensors(workload->model())) {
+      if (weight.trainable) {
+        EXPECT_FALSE(at::equal(weight.tensor, before[i])) << weight.name << ' ' << compute;
+        squares += std::pow(weight.tensor.grad().norm().item<double>(), 2);
+      }
+      ++i;
+    }
+    // The scale of the loss, 65,536, is out of the gradients again.
+    EXPECT_GT(std::sqrt(squares), 0.01) << compute;
+    EXPECT_LE(std::sqrt(squares), kBenchClipNorm * (1 + 1e-4)) << compute;
+  }
+}
+
+TEST(Bench, EveryRepeatOfDecodingBeginsAtTheLength) {
+  const auto workload = make_workload(small_case(), options_for(BenchMode::decode));
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    workload->begin_repeat();
+    EXPECT_EQ(workload->position(), 71);  // one token more is decoded before the clock starts
+    workload->step();
+    workload->step();
+    EXPECT_EQ(workload->position(), 73);
+  }
+}
+
+TEST(Bench, ARepeatOfDecodingIsShortBesideTheLength) {
+  BenchCase bench_case = small_case();
+  const auto most = [&bench_case] {
+    return make_workload(bench_case, options_for(BenchMode::decode))->most_steps_per_repeat();
+  };
+  EXPECT_EQ(most(), 32);
+  bench_case.length = 1600;
+  EXPECT_EQ(most(), 100);
 }
 
 TEST(Bench, DecodesPastALearnedTableOfTheLength) {
