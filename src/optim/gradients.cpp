@@ -29,6 +29,11 @@ at::Tensor gradient_norms(const std::vector<at::Tensor>& gradients) {
     std::transform(gradients.begin(), gradients.end(), std::back_inserter(norms), norm_on_cpu);
     return norms.empty() ? at::zeros({0}, at::kDouble) : at::stack(norms);
   }
+  return fused_gradient_norms(gradients);
+}
+
+at::Tensor fused_gradient_norms(const std::vector<at::Tensor>& gradients) {
+  const at::NoGradGuard no_grad;
   return at::stack(at::_foreach_norm(gradients, 2)).to(at::kDouble);
 }
 
@@ -50,6 +55,11 @@ void clip_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& 
     }
     return;
   }
+  scale_gradients(gradients, factor);
+}
+
+void scale_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& factor) {
+  const at::NoGradGuard no_grad;
   at::_foreach_mul_(gradients, factor.to(gradients.front().scalar_type()));
 }
 

@@ -21,6 +21,18 @@ TEST(Gradients, NormsAreOfEachTensorAndOfAllTogether) {
   EXPECT_DOUBLE_EQ(global_norm(norms).item<double>(), 13);
 }
 
+// What a GPU runs; the same functions of LibTorch are there for the CPU.
+TEST(Gradients, TheFusedPathGivesTheSameNormsAndClipsAlike) {
+  const std::vector<at::Tensor> gradients = three_four_twelve();
+  const at::Tensor norms = fused_gradient_norms(gradients);
+  EXPECT_EQ(norms.scalar_type(), at::kDouble);
+  EXPECT_TRUE(at::allclose(norms, gradient_norms(gradients)));
+  scale_gradients(gradients, 6.5 / global_norm(norms));
+  EXPECT_NEAR(gradients[0][0].item<double>(), 1.5, 1e-6);
+  EXPECT_NEAR(gradients[1][1][1].item<double>(), 1, 1e-6);
+  EXPECT_NEAR(gradients[2][1].item<double>(), -6, 1e-6);
+}
+
 TEST(Gradients, TheNormOfManyElementsIsAccurate) {
   const at::Tensor large = at::full({30'000'000}, 1e-3);
   const double expected = std::sqrt(30e6) * static_cast<double>(1e-3F);
