@@ -57,23 +57,25 @@ std::string check_listed(const fs::path& path, const Manifest& manifest) {
   const auto listed = [&](const char* name) { return manifest.files.contains(name); };
   for (const char* name : {kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile}) {
     if (!listed(name)) {
-      throw UserError((path / kManifestFile).string() + ": damaged: it does not list " + name);
+      throw DamagedCheckpointError((path / kManifestFile).string() +
+                                   ": damaged: it does not list " + name);
     }
   }
   const auto* tokenizer =
       std::find_if(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), listed);
   if (tokenizer == std::end(kTokenizerFiles)) {
-    throw UserError((path / kManifestFile).string() + ": damaged: it lists no tokenizer");
+    throw DamagedCheckpointError((path / kManifestFile).string() +
+                                 ": damaged: it lists no tokenizer");
   }
   return *tokenizer;
 }
 
 void check_agreement(const fs::path& path, const Manifest& manifest, const TrainingState& state) {
   if (manifest.step != state.step || manifest.tokens != state.tokens) {
-    throw UserError((path / kManifestFile).string() + ": damaged: step " +
-                    std::to_string(manifest.step) + " and " + std::to_string(manifest.tokens) +
-                    " tokens, state.json says " + std::to_string(state.step) + " and " +
-                    std::to_string(state.tokens));
+    throw DamagedCheckpointError(
+        (path / kManifestFile).string() + ": damaged: step " + std::to_string(manifest.step) +
+        " and " + std::to_string(manifest.tokens) + " tokens, state.json says " +
+        std::to_string(state.step) + " and " + std::to_string(state.tokens));
   }
 }
 

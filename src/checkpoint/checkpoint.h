@@ -49,7 +49,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir,
 class Checkpoint {
  public:
   // `path`: a checkpoint, or a run directory (its `best`, else its `latest`). Throws UserError
-  // where there is none, it is damaged, foreign, or of a newer format.
+  // where there is none, it cannot be read or is foreign; DamagedCheckpointError and
+  // NewerFormatError (manifest.h) where that is the reason.
   [[nodiscard]] static Checkpoint open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

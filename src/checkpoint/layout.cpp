@@ -15,12 +15,31 @@ namespace {
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedPrefix = ".old-";
+constexpr std::string_view kDamagedPrefix = ".damaged-";
 constexpr std::size_t kStepDigits = 8;
 
 // What replace_symlink() leaves when it is killed: "latest.tmp.123".
 bool is_temporary_link(const std::string& name) {
   return name.starts_with(std::string(kLatestLink) + ".tmp.") ||
          name.starts_with(std::string(kBestLink) + ".tmp.");
+}
+
+[[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
+  throw UserError(path.string() + ": cannot be read: " + error.message());
+}
+
+// What a directory holds; nothing where it does not exist.
+std::vector<fs::path> entries_of(const fs::path& directory) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    paths.push_back(entry->path());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    fail_to_read(directory, error);
+  }
+  return paths;
 }
 
 }  // namespace
@@ -54,17 +73,24 @@ std::string replaced_name(std::int64_t step) {
   return std::string(kReplacedPrefix) + checkpoint_name(step);
 }
 
+std::string damaged_name(std::int64_t step) {
+  return std::string(kDamagedPrefix) + checkpoint_name(step);
+}
+
 bool is_whole_checkpoint(const fs::path& directory) {
-  std::error_code ignored;
-  return fs::is_regular_file(directory / kManifestFile, ignored);
+  std::error_code error;
+  const fs::file_status status = fs::status(directory / kManifestFile, error);
+  if (error && status.type() != fs::file_type::not_found) {
+    fail_to_read(directory / kManifestFile, error);
+  }
+  return fs::is_regular_file(status);
 }
 
 std::vector<std::int64_t> whole_checkpoints(const fs::path& checkpoints) {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
-    const auto step = checkpoint_step(entry.path().filename().string());
-    if (step && is_whole_checkpoint(entry.path())) {
+  for (const fs::path& path : entries_of(checkpoints)) {
+    const auto step = checkpoint_step(path.filename().string());
+    if (step && is_whole_checkpoint(path)) {
       steps.push_back(*step);
     }
   }
@@ -96,19 +122,14 @@ void remove_checkpoint(const fs::path& checkpoints, std::int64_t step) {
 }
 
 void clean_checkpoints(const fs::path& checkpoints) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
-    found.push_back(entry.path());
-  }
-  for (const fs::path& path : found) {
+  for (const fs::path& path : entries_of(checkpoints)) {
     const std::string name = path.filename().string();
-    error.clear();
+    std::error_code error;
     if (name.starts_with(kReplacedPrefix)) {
       const fs::path original = checkpoints / name.substr(kReplacedPrefix.size());
-      if (!fs::exists(original)) {
+      if (!fs::exists(original, error) && !error) {
         fs::rename(path, original, error);
-      } else {
+      } else if (!error) {
         fs::remove_all(path, error);
       }
     } else if (name.starts_with(kTemporaryPrefix) || is_temporary_link(name)) {

@@ -28,7 +28,10 @@ inline constexpr const char* kUnigramFile = "unigram.bin";
 [[nodiscard]] std::string temporary_name(std::int64_t step);
 // The checkpoint that one of the same step is about to replace.
 [[nodiscard]] std::string replaced_name(std::int64_t step);
+// A damaged checkpoint that was passed over: kept for people, of no use to the program.
+[[nodiscard]] std::string damaged_name(std::int64_t step);
 
+// These throw UserError where the answer cannot be read: then nothing must be taken as absent.
 [[nodiscard]] bool is_whole_checkpoint(const std::filesystem::path& directory);
 // Steps of the whole checkpoints in `checkpoints`, ascending; none where it does not exist.
 [[nodiscard]] std::vector<std::int64_t> whole_checkpoints(const std::filesystem::path& checkpoints);

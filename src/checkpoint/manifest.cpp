@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 void check_format(const Json& json, const std::string& name) {
   const auto format = json.is_object() ? json.find("format") : json.end();
   if (!json.is_object() || format == json.end() || !format->is_number_integer()) {
-    throw UserError(name + ": not the manifest of a transnormer checkpoint, or damaged");
+    throw DamagedCheckpointError(name +
+                                 ": not the manifest of a transnormer checkpoint, or damaged");
   }
   const auto number = format->get<std::int64_t>();
   if (number > kCheckpointFormat) {
@@ -28,8 +29,8 @@ void check_format(const Json& json, const std::string& name) {
                            ", the newest that this program reads; use a newer transnormer");
   }
   if (number < 1) {
-    throw UserError(name + ": there is no checkpoint format " + std::to_string(number) +
-                    "; the manifest is damaged");
+    throw DamagedCheckpointError(name + ": there is no checkpoint format " +
+                                 std::to_string(number) + "; the manifest is damaged");
   }
 }
 
@@ -38,22 +39,26 @@ bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
 
-std::optional<std::string> fault_of(const fs::path& path, const ManifestFile& expected) {
+// What is wrong with a file, for people; throws UserError where that cannot be told.
+std::optional<std::string> damage_of(const fs::path& path, const ManifestFile& expected) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) {
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
     return path.string() + ": missing from the checkpoint";
   }
-  const auto size = static_cast<std::int64_t>(fs::file_size(path, error));
-  if (error || size != expected.size) {
+  if (!error && !fs::is_regular_file(status)) {
+    return path.string() + ": damaged: not a file";
+  }
+  const std::uintmax_t size = error ? 0 : fs::file_size(path, error);
+  if (error) {
+    throw UserError(path.string() + ": cannot be read: " + error.message());
+  }
+  if (static_cast<std::int64_t>(size) != expected.size) {
     return path.string() + ": damaged: " + std::to_string(size) +
            " bytes long, the manifest says " + std::to_string(expected.size);
   }
-  try {
-    if (sha256_of_file(path) != expected.sha256) {
-      return path.string() + ": damaged: its SHA-256 is not the manifest's";
-    }
-  } catch (const UserError& unreadable) {
-    return unreadable.what();
+  if (sha256_of_file(path) != expected.sha256) {
+    return path.string() + ": damaged: its SHA-256 is not the manifest's";
   }
   return std::nullopt;
 }
@@ -85,29 +90,38 @@ Manifest read_manifest(const fs::path& checkpoint) {
     manifest.tokens = json.at("tokens");
     for (const auto& [file, entry] : json.at("files").items()) {
       if (!is_plain_name(file)) {
-        throw UserError(name + ": \"" + file + "\" is no name of a file in a checkpoint");
+        throw DamagedCheckpointError(name + ": \"" + file +
+                                     "\" is no name of a file in a checkpoint");
       }
       manifest.files[file] = {entry.at("size"), entry.at("sha256")};
     }
     return manifest;
   } catch (const Json::exception&) {
-    throw UserError(name + ": damaged: a key is missing or has a wrong type");
+    throw DamagedCheckpointError(name + ": damaged: a key is missing or has a wrong type");
   }
 }
 
 void verify_files(const fs::path& checkpoint, const Manifest& manifest) {
   std::vector<std::future<std::optional<std::string>>> checks;
   for (const auto& [file, expected] : manifest.files) {
-    checks.push_back(std::async(std::launch::async, fault_of, checkpoint / file, expected));
+    checks.push_back(std::async(std::launch::async, damage_of, checkpoint / file, expected));
   }
-  std::vector<std::string> faults;
+  std::vector<std::string> damages;
+  std::vector<std::string> unreadable;
   for (auto& check : checks) {
-    if (auto fault = check.get()) {
-      faults.push_back(*fault);
+    try {
+      if (auto damage = check.get()) {
+        damages.push_back(*damage);
+      }
+    } catch (const UserError& error) {
+      unreadable.emplace_back(error.what());
     }
   }
-  if (!faults.empty()) {
-    throw UserError(faults);
+  if (!unreadable.empty()) {
+    throw UserError(unreadable);
+  }
+  if (!damages.empty()) {
+    throw DamagedCheckpointError(damages);
   }
 }
 

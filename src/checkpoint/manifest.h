@@ -19,6 +19,13 @@ class NewerFormatError : public UserError {
   using UserError::UserError;
 };
 
+// The checkpoint is surely damaged: a file is missing, of a wrong size or digest, or its manifest
+// or state makes no sense. A file that cannot be read is no proof of that.
+class DamagedCheckpointError : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 struct ManifestFile {
   std::int64_t size = 0;  // bytes
   std::string sha256;
@@ -34,12 +41,13 @@ struct Manifest {
 
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
-// Reads `checkpoint`/manifest.json and checks the format before anything else. Throws UserError
-// where it is damaged or foreign, NewerFormatError where it is newer than this program.
+// Reads `checkpoint`/manifest.json and checks the format before anything else. Throws
+// DamagedCheckpointError where it is damaged or foreign, NewerFormatError where it is newer than
+// this program, UserError where it cannot be read.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& checkpoint);
 
-// Compares size and SHA-256 of every file, several files at once. Throws UserError that names every
-// file that is missing or differs.
+// Compares size and SHA-256 of every file, several files at once. Throws DamagedCheckpointError
+// that names every file that is missing or differs; UserError where one cannot be read.
 void verify_files(const std::filesystem::path& checkpoint, const Manifest& manifest);
 
 }  // namespace transnormer

@@ -54,7 +54,22 @@ fs::path RunDirectory::checkpoint_path(std::int64_t step) const {
 }
 
 bool RunDirectory::holds_a_run() const {
-  return fs::exists(path_ / kConfigFile) || !checkpoint_steps().empty();
+  std::error_code error;
+  const bool has_config = fs::exists(path_ / kConfigFile, error);
+  return has_config || error || !checkpoint_steps().empty();
+}
+
+void RunDirectory::set_aside(const std::vector<std::int64_t>& damaged) {
+  for (const std::int64_t step : damaged) {
+    const fs::path aside = path_ / kCheckpointsDirectory / damaged_name(step);
+    std::error_code error;
+    fs::remove_all(aside, error);
+    fs::rename(checkpoint_path(step), aside, error);
+    if (error) {
+      throw WriteError(checkpoint_path(step).string() +
+                       ": cannot be set aside: " + error.message());
+    }
+  }
 }
 
 void RunDirectory::link_best(std::int64_t step) {

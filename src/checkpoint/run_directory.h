@@ -26,6 +26,10 @@ class RunDirectory {
   // True where a run has been here (a config or checkpoints).
   [[nodiscard]] bool holds_a_run() const;
 
+  // Takes damaged checkpoints out of the run: they stay beside the others as
+  // `.damaged-step-XXXXXXXX`, in the place of an earlier one of the same step.
+  void set_aside(const std::vector<std::int64_t>& damaged);
+
   void link_best(std::int64_t step);
   [[nodiscard]] std::optional<std::int64_t> best_step() const;
   // Removes checkpoints that neither keep_last, keep_every, nor `best` (with keep_best) holds. What

@@ -84,7 +84,8 @@ bool rename_path(const fs::path& from, const fs::path& to) {
 // old one goes with the temporary name; file systems that cannot do that in one step get a moment
 // in which the old one stands aside, from where clean_checkpoints() would bring it back.
 void take_name(const fs::path& temporary, const fs::path& target, const fs::path& aside) {
-  if (!fs::exists(fs::symlink_status(target))) {
+  std::error_code ignored;
+  if (!fs::exists(fs::symlink_status(target, ignored))) {
     if (!rename_path(temporary, target)) {
       fail_to_name(target);
     }
@@ -102,7 +103,6 @@ void take_name(const fs::path& temporary, const fs::path& target, const fs::path
     errno = why;
     fail_to_name(target);
   }
-  std::error_code ignored;
   fs::remove_all(aside, ignored);
 }
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "util/error.h"
+#include "checkpoint/manifest.h"
 
 namespace transnormer {
 namespace {
@@ -137,14 +137,14 @@ std::string state_to_json(const TrainingState& state) {
 TrainingState state_from_json(const std::string& json, const std::string& name) {
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) {
-    throw UserError(name + ": not the state of a training");
+    throw DamagedCheckpointError(name + ": not the state of a training");
   }
   TrainingState state;
   visit_fields(state, [&](const char* key, auto& value) {
     try {
       read_key(parsed, key, value);
     } catch (const WrongType&) {
-      throw UserError(name + ": \"" + key + "\" is missing or has a wrong type");
+      throw DamagedCheckpointError(name + ": \"" + key + "\" is missing or has a wrong type");
     }
   });
   return state;

@@ -46,7 +46,8 @@ struct TrainingState {
 
 // Numbers come back bit for bit; what is not finite is written as null and read as not-a-number.
 [[nodiscard]] std::string state_to_json(const TrainingState& state);
-// `name` stands in messages. Throws UserError for what is missing or of a wrong type.
+// `name` stands in messages. Throws DamagedCheckpointError for what is missing or of a
+// wrong type.
 [[nodiscard]] TrainingState state_from_json(const std::string& json, const std::string& name);
 
 }  // namespace transnormer

@@ -14,7 +14,7 @@ namespace transnormer {
 struct EvaluateOptions {
   std::int64_t window = 512;        // inputs a window
   std::int64_t context_window = 0;  // windows advance by window - context_window
-  std::int64_t batch_size = 8;      // windows a pass; does not change the result
+  std::int64_t batch_size = 8;      // windows a pass; the result moves by rounding only
   at::ScalarType compute = at::kFloat;
   TokenId first_input = 0;  // stands before the first token
   // Called in stream order with the losses of tokens [index, index + nll.size()).

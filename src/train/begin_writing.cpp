@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "config/load.h"
 #include "config/names.h"
 #include "log/console.h"
+#include "train/space.h"
 #include "train/training_run.h"
-#include "util/error.h"
 #include "util/file.h"
 #include "util/units.h"
 
@@ -55,30 +54,15 @@ std::string work_summary(const TrainingRun& run) {
          (run.state.threads == 1 ? " thread" : " threads");
 }
 
-// A run that cannot save is not worth starting.
-void require_space(const TrainingRun& run) {
-  double bytes = 0;
-  for (const NamedTensor& tensor : named_tensors(*run.model)) {
-    // The weight, and for the optimizer its two moments.
-    bytes +=
-        static_cast<double>(tensor.tensor.numel()) * sizeof(float) * (tensor.trainable ? 3 : 1);
-  }
-  std::error_code none;
-  const fs::space_info space = fs::space(run.directory.path(), none);
-  if (!none && static_cast<double>(space.available) < bytes) {
-    throw WriteError(run.directory.path().string() + ": a checkpoint takes " + format_bytes(bytes) +
-                     ", the disk has " + format_bytes(static_cast<double>(space.available)) +
-                     " left; make room or choose another --run-dir");
-  }
-}
-
 // What a former run, or a former life of this one, wrote about steps that are now made anew.
 std::int64_t cut_back(TrainingRun& run) {
   const std::int64_t keep = run.resumed ? run.state.step : -1;
   if (run.resumed) {
+    run.directory.set_aside(run.damaged);
     run.directory.remove_checkpoints_after(run.state.step);
     const std::vector<std::int64_t> steps = run.directory.checkpoint_steps();
-    if (std::find(steps.begin(), steps.end(), run.state.best_step) != steps.end()) {
+    if (run.config.checkpoint.keep_best &&
+        std::find(steps.begin(), steps.end(), run.state.best_step) != steps.end()) {
       run.directory.link_best(run.state.best_step);
     }
   }

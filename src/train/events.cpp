@@ -33,11 +33,4 @@ void Events::note(std::int64_t step, const std::string& name, const std::string&
   console_->on(event);
 }
 
-void Events::flush() {
-  for (const auto& file : files_) {
-    file->flush();
-  }
-  console_->flush();
-}
-
 }  // namespace transnormer

@@ -17,11 +17,11 @@ class Events {
          std::vector<std::unique_ptr<log::EventSink>> files);
 
   // Not every train event is for people: one that only carries statistics may stay in the files.
+  // The loss of each is the mean since the train event before it, shown or not.
   void emit(const log::TrainEvent& event, bool show);
   void emit(const log::ValidEvent& event);
   void note(std::int64_t step, const std::string& name, const std::string& message,
             log::Level level = log::Level::info);
-  void flush();
 
  private:
   std::unique_ptr<log::EventSink> console_;

@@ -23,16 +23,17 @@ StartingPoint newest_sound(const RunDirectory& directory) {
     try {
       start.checkpoint = Checkpoint::open(directory.checkpoint_path(step));
       return start;
-    } catch (const NewerFormatError&) {
-      throw;
-    } catch (const UserError& error) {
+    } catch (const DamagedCheckpointError& error) {
+      start.damaged.push_back(step);
       start.warnings.push_back("the checkpoint of step " + format_count(step) +
-                               " cannot be used, the one before it is tried: " + error.what());
+                               " is set aside as .damaged-" +
+                               directory.checkpoint_path(step).filename().string() +
+                               ", the one before it is tried: " + error.what());
     }
   }
   if (!start.warnings.empty()) {
     throw UserError(directory.path().string() +
-                    ": none of its checkpoints can be used; choose another --run-dir to start "
+                    ": all of its checkpoints are damaged; choose another --run-dir to start "
                     "anew. Of the newest: " +
                     start.warnings.front());
   }
@@ -47,7 +48,7 @@ bool is_inside(const fs::path& path, const fs::path& directory) {
 }
 
 StartingPoint named(const fs::path& path, const RunDirectory& directory) {
-  StartingPoint start{Checkpoint::open(path), {}};
+  StartingPoint start{.checkpoint = Checkpoint::open(path)};
   if (!is_inside(start.checkpoint->path(), directory.path()) && directory.holds_a_run()) {
     throw UserError(directory.path().string() + ": holds a run of its own, which starting from " +
                     path.string() + " would overwrite; choose another --run-dir");

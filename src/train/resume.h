@@ -14,11 +14,13 @@
 namespace transnormer {
 
 struct StartingPoint {
-  std::optional<Checkpoint> checkpoint;  // nothing: from the start
-  std::vector<std::string> warnings;     // of damaged checkpoints that were passed over
+  std::optional<Checkpoint> checkpoint;    // nothing: from the start
+  std::vector<std::int64_t> damaged = {};  // steps of newer ones that were passed over
+  std::vector<std::string> warnings = {};  // of those
 };
 
-// automatic: the newest whole and undamaged checkpoint of the run directory, if it holds any.
+// automatic: the newest whole checkpoint of the run directory, if it holds any, and of those that
+// are not proven to be damaged: one that merely cannot be read or used now is a UserError.
 // never: UserError where the directory holds a run. checkpoint: the one named; where it is of
 // another directory, this one must not hold a run yet.
 [[nodiscard]] StartingPoint choose_start(const TrainRequest& request,

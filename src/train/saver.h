@@ -13,8 +13,7 @@ class Saver {
   Saver(TrainingRun& run, Events& events) : run_(run), events_(events) {}
 
   // Saves the present state, links it as `best` where it is the best validated one, and removes
-  // checkpoints that nothing keeps. What was reported is flushed first, so that a saved step's
-  // metrics are on disk. False where the save failed.
+  // checkpoints that nothing keeps. False where the save failed, for whatever reason.
   bool save();
   // True once a save has failed, whatever went well since.
   [[nodiscard]] bool failed() const { return failed_; }

@@ -9,30 +9,15 @@
 #include "util/signal.h"
 
 namespace transnormer {
-namespace {
-
-log::Level console_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::debug:
-      return log::Level::debug;
-    case LogLevel::info:
-      return log::Level::info;
-    case LogLevel::warning:
-      return log::Level::warning;
-    case LogLevel::error:
-      return log::Level::error;
-  }
-  return log::Level::info;
-}
-
-}  // namespace
-
 ExitStatus train(const TrainRequest& request) {
-  log::set_level(console_level(request.loaded.config.log.level));
+  const log::Level level = request.loaded.config.log.level;
+  log::set_level(level);
   const std::unique_ptr<TrainingRun> run = set_up(request);
   if (run->already_ended) {
+    log::set_level(log::Level::info);  // the one answer there is, whatever log.level asks for
     log::info(run->directory.path().string() + ": this run has ended: " + *run->already_ended +
               "; raise train.steps to go on");
+    log::set_level(level);
     return ExitStatus::done;
   }
   install_signal_handlers();

@@ -123,7 +123,6 @@ bool TrainingLoop::is_to_be_applied(const Update& update) {
   } catch (const DivergedError&) {
     events_.note(step, "diverged", "stopped: training diverged at step " + format_count(step),
                  log::Level::error);
-    events_.flush();
     throw;
   }
 }
@@ -238,7 +237,6 @@ ExitStatus TrainingLoop::stop(ExitStatus status) {
                    (status == ExitStatus::interrupted ? "SIGINT" : "SIGTERM") + " at step " +
                    format_count(state_.step) +
                    (saved ? "; the same command goes on from here" : "; nothing was saved"));
-  events_.flush();
   return saved ? status : ExitStatus::save_failed;
 }
 
@@ -247,7 +245,6 @@ ExitStatus TrainingLoop::end() {
   events_.note(state_.step, "done",
                "done: " + state_.finish_reason + ", " + format_count(state_.tokens) +
                    " tokens seen in " + format_duration(meter_.elapsed_s()));
-  events_.flush();
   return saver_.failed() ? ExitStatus::save_failed : ExitStatus::done;
 }
 

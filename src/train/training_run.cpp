@@ -87,6 +87,18 @@ void require_memory(const Config& config, const ModelSize& size, at::Device devi
   }
 }
 
+// A warm-up beyond train.steps is told when the config is read; the end of the epochs is known
+// here.
+void warn_of_warmup(const Config& config, std::int64_t total_steps,
+                    std::vector<std::string>& warnings) {
+  const std::int64_t warmup = config.schedule.warmup_steps;
+  if (warmup > total_steps && (config.train.steps == 0 || warmup <= config.train.steps)) {
+    warnings.push_back("schedule.warmup_steps: the warm-up of " + format_count(warmup) +
+                       " updates ends after training does, at update " + format_count(total_steps) +
+                       " (train.max_epochs); optimizer.lr is never reached");
+  }
+}
+
 std::shared_ptr<TransNormer> make_model(const Config& config, const Tokenizer& tokenizer,
                                         at::Device device) {
   const ModelSize size = model_size(config, &tokenizer);
@@ -124,10 +136,11 @@ void start_anew(TrainingRun& run) {
   run.unigram_counts = count_tokens(run.train_stream, run.tokenizer->size());
 }
 
-// A run directory that was made for a run which then is refused goes again.
+// A run directory that was made for a run which then is refused goes again. Of use only to who
+// holds its lock: before that it may be another start's.
 class NewDirectory {
  public:
-  explicit NewDirectory(fs::path path) : path_(std::move(path)), is_new_(!fs::exists(path_)) {}
+  NewDirectory(fs::path path, bool is_new) : path_(std::move(path)), is_new_(is_new) {}
   ~NewDirectory() {
     if (is_new_) {
       std::error_code ignored;
@@ -153,15 +166,15 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   const at::Device device = ops::select_device(config.train.device);
   ops::configure_threads(config.train.threads, config.train.deterministic);
 
-  NewDirectory new_directory(request.run_dir);
+  std::error_code unknown;
+  const bool is_missing = !fs::exists(request.run_dir, unknown) && !unknown;
+  std::unique_ptr<TrainingRun> run;  // outlives what follows, and with it the lock
   RunDirectory directory(request.run_dir);
+  NewDirectory new_directory(request.run_dir, is_missing && !directory.holds_a_run());
   StartingPoint start = choose_start(request, directory);
   TrainingState state;
   record_environment(state, device);
   std::vector<std::string> warnings = request.loaded.warnings;
-  if (config.train.precision == Precision::fp16 && device.is_cpu()) {
-    warnings.emplace_back("train.precision: fp16 is correct but slow on a CPU; bf16 is faster");
-  }
   std::move(start.warnings.begin(), start.warnings.end(), std::back_inserter(warnings));
   if (start.checkpoint) {
     const std::vector<std::string> changes = compare_settings(*start.checkpoint, config, state);
@@ -170,11 +183,13 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   PreparedData data = prepare(config, start);
   const Samples samples(data.at(Split::train).stream, config.data.tokens_per_sample,
                         data.tokenizer->first_input());
+  const std::int64_t total = total_steps(config.train, samples.count());
+  warn_of_warmup(config, total, warnings);
   auto model = make_model(config, *data.tokenizer, device);
   AdamW optimizer(named_tensors(*model), config.optimizer);
   const auto& valid = data.find(Split::valid);
 
-  auto run = std::make_unique<TrainingRun>(
+  run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,
                   .device = device,
                   .directory = std::move(directory),
@@ -182,7 +197,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
                   .train_stream = data.at(Split::train).stream,
                   .valid_stream = valid ? std::optional(valid->stream) : std::nullopt,
                   .samples = samples.count(),
-                  .total_steps = total_steps(config.train, samples.count()),
+                  .total_steps = total,
                   .model = std::move(model),
                   .optimizer = std::move(optimizer),
                   .scaler = LossScaler(config.train.precision == Precision::fp16),
@@ -190,6 +205,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
                   .warnings = std::move(warnings)});
   if (start.checkpoint) {
     start_from(*run, *start.checkpoint);
+    run->damaged = std::move(start.damaged);
   } else {
     start_anew(*run);
   }

@@ -35,6 +35,7 @@ struct TrainingRun {
   LossScaler scaler;
   TrainingState state;
   bool resumed = false;
+  std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
   std::optional<std::string> already_ended = {};  // why there is nothing left to do
   std::string origin = "started";                 // for people
   std::vector<std::string> warnings;              // of the set-up, for people
@@ -46,7 +47,7 @@ struct TrainingRun {
 
 // Opens train.log and the event sinks, writes config.json, cuts away what was written about steps
 // after the one that this run starts from, and says what is going on. Throws WriteError, before
-// any of it where the disk has no room for a checkpoint.
+// any of it where the disk has no room for the checkpoints.
 [[nodiscard]] Events begin_writing(TrainingRun& run);
 
 }  // namespace transnormer

@@ -172,6 +172,9 @@ TEST_F(TrainProcess, AFinishedRunSaysSoAndChangesNothing) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err, HasSubstr("has ended: reached train.steps, 6"));
   EXPECT_EQ(metrics("run"), before);
+  const Outcome quiet = workspace_.run(train("run", {"log.level=error"}));
+  EXPECT_EQ(quiet.status, 0);
+  EXPECT_THAT(quiet.err, HasSubstr("has ended"));
 }
 
 TEST_F(TrainProcess, SaysAtItsStartWhatItIsGoingToDo) {

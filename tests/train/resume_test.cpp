@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "log/console.h"
 #include "train/small_run.h"
 #include "train/training_run.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/hash.h"
 
 namespace transnormer {
 namespace {
@@ -50,6 +52,9 @@ TEST_P(ResumeEqualsContinuous, BitForBit) {
   for (const std::int64_t step : {6, 9, 12}) {
     expect_same_weights(runs, "continuous", "stopped", step);
   }
+  for (const std::int64_t step : {6, 12}) {  // at step 9 only one of them has ended
+    expect_same_state(runs, "continuous", "stopped", step);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, ResumeEqualsContinuous,
@@ -59,6 +64,28 @@ INSTANTIATE_TEST_SUITE_P(Settings, ResumeEqualsContinuous,
                                          Sets{"train.precision=fp16"}, Sets{"model.variant=t1"},
                                          Sets{"model.variant=transformer",
                                               "train.activation_checkpointing=true"}));
+
+TEST(Resume, GoesOnWithTheSameBitsAfterASkippedUpdateAndALoweredLossScale) {
+  for (const std::string precision : {"fp16", "fp32"}) {
+    const SmallRun runs;
+    const Sets sets{"train.precision=" + precision, "checkpoint.every=3"};
+    const auto run_to = [&](const std::string& name, const std::string& steps) {
+      const auto run = set_up(runs.request(name, with(sets, "train.steps=" + steps)));
+      poison_gradients(*run, 1, 2);
+      Recorded recorded;
+      ASSERT_EQ(run_loop(*run, recorded), ExitStatus::done);
+      EXPECT_EQ(run->state.skipped_updates, 1);
+      EXPECT_EQ(run->scaler.scale(), precision == "fp16" ? 32768 : 1);
+    };
+    run_to("continuous", "9");
+    run_to("stopped", "3");
+    run_to("stopped", "9");
+    for (const std::int64_t step : {6, 9}) {
+      expect_same_weights(runs, "continuous", "stopped", step);
+      expect_same_state(runs, "continuous", "stopped", step);
+    }
+  }
+}
 
 TEST(Resume, ADifferentSeedGivesDifferentWeights) {
   const SmallRun runs;
@@ -83,7 +110,10 @@ TEST(Resume, AfterFallingBackTheRunEndsWithTheSameBits) {
   (void)runs.train("whole", {"train.steps=8"});
   (void)runs.train("damaged");
   damage(runs.checkpoint("damaged", 6) / "optimizer.safetensors");
+  const std::string damaged_bytes = runs.file_of("damaged", 6, "optimizer.safetensors");
+  const fs::path aside = runs.path() / "damaged" / "checkpoints" / ".damaged-step-00000006";
   ASSERT_EQ(runs.train("damaged", {"train.steps=8"}), ExitStatus::done);
+  EXPECT_EQ(read_file(aside / "optimizer.safetensors"), damaged_bytes);
   expect_same_weights(runs, "whole", "damaged", 6);
   expect_same_weights(runs, "whole", "damaged", 8);
 }
@@ -94,8 +124,62 @@ TEST(Resume, WhereEveryCheckpointIsDamagedNothingIsOverwritten) {
   for (const std::int64_t step : {2, 4, 6}) {
     damage(runs.checkpoint("run", step) / "model.safetensors");
   }
-  EXPECT_THAT(fault_of(runs, "run", {}), HasSubstr("none of its checkpoints can be used"));
+  EXPECT_THAT(fault_of(runs, "run", {}), HasSubstr("all of its checkpoints are damaged"));
   EXPECT_TRUE(runs.has_checkpoint("run", 6));
+}
+
+// A link that leads to itself: there, but not to be read, as on a disk with errors.
+TEST(Resume, ACheckpointThatCannotBeReadIsNotPassedOver) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  for (const char* name : {"model.safetensors", "state.json", "manifest.json"}) {
+    const fs::path file = runs.checkpoint("run", 6) / name;
+    fs::remove(file);
+    fs::create_symlink(file.filename(), file);
+    EXPECT_THAT(fault_of(runs, "run", {"train.steps=8"}),
+                testing::AllOf(HasSubstr(name), HasSubstr("cannot be read")));
+  }
+}
+
+TEST(Resume, ACheckpointWhoseConfigIsAtFaultIsNotPassedOver) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  const fs::path checkpoint = runs.checkpoint("run", 6);
+  const std::string before = read_file(checkpoint / "config.json");
+  std::string after = before;
+  after.replace(after.find("\"dim\""), 5, "\"dmi\"");
+  write_file(checkpoint / "config.json", after);
+  std::string manifest = read_file(checkpoint / "manifest.json");
+  manifest.replace(manifest.find(sha256(before)), 64, sha256(after));
+  write_file(checkpoint / "manifest.json", manifest);
+  EXPECT_THAT(fault_of(runs, "run", {"train.steps=8"}), HasSubstr("dmi"));
+}
+
+TEST(Resume, TheBestIsLinkedAgainOnlyWhereItIsKept) {
+  const SmallRun runs;
+  const std::string valid = "data.valid=" + (runs.path() / "valid.txt").string();
+  (void)runs.train("run", {valid, "checkpoint.keep_best=false"});
+  const fs::path best = runs.path() / "run" / "checkpoints" / "best";
+  for (const bool keeps : {false, true}) {
+    const auto run = set_up(
+        runs.request("run", {valid, "train.steps=8",
+                             keeps ? "checkpoint.keep_best=true" : "checkpoint.keep_best=false"}));
+    (void)begin_writing(*run);
+    EXPECT_EQ(fs::is_symlink(best), keeps);
+    log::close_file();
+  }
+}
+
+TEST(Resume, WarnsOfAWarmUpThatTheEpochsEndBefore) {
+  const SmallRun runs;
+  const auto warnings = [&runs](const std::string& epochs) {
+    return set_up(runs.request(epochs, {"train.steps=0", "train.max_epochs=" + epochs,
+                                        "schedule.warmup_steps=7"}))
+        ->warnings;
+  };
+  EXPECT_THAT(warnings("1"), testing::ElementsAre(testing::AllOf(HasSubstr("schedule.warmup_steps"),
+                                                                 HasSubstr("update 6"))));
+  EXPECT_THAT(warnings("2"), testing::IsEmpty());
 }
 
 TEST(Resume, ACheckpointOfANewerProgramIsRefusedAndStays) {
@@ -208,6 +292,19 @@ TEST(Resume, ALockedDirectoryIsRefused) {
   const SmallRun runs;
   const auto run = set_up(runs.request("run"));
   EXPECT_THROW((void)set_up(runs.request("run")), UserError);
+}
+
+// By a path that the second start finds missing, as it does where both start at the same moment,
+// and that leads to the first one's directory when it is made.
+TEST(Resume, AStartRefusedForTheLockLeavesTheOthersFreshDirectory) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run"));
+  TrainRequest second = runs.request("run");
+  second.run_dir = runs.path() / "not yet" / ".." / "run";
+  ASSERT_FALSE(fs::exists(second.run_dir));
+  EXPECT_THROW((void)set_up(second), UserError);
+  ASSERT_TRUE(fs::exists(second.run_dir));
+  EXPECT_TRUE(fs::exists(runs.path() / "run" / ".lock"));
 }
 
 }  // namespace

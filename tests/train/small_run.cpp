@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 
 #include "config/load.h"
@@ -118,6 +119,24 @@ ExitStatus run_loop(TrainingRun& run, Recorded& recorded) {
   files.push_back(std::make_unique<Recorder>(recorded));
   Events events(std::make_unique<Silence>(), std::move(files));
   return TrainingLoop(run, events).run();
+}
+
+void poison_gradients(TrainingRun& run, std::int64_t first, std::int64_t last) {
+  const auto& state = run.state;
+  run.optimizer.parameters()[1].tensor.register_hook([&state, first, last](at::Tensor gradient) {
+    const bool poisoned = state.step >= first && state.step < last;
+    return poisoned ? gradient * std::numeric_limits<double>::quiet_NaN() : gradient;
+  });
+}
+
+void expect_same_state(const SmallRun& runs, const std::string& first, const std::string& second,
+                       std::int64_t step) {
+  const auto state_of = [&](const std::string& name) {
+    std::string json = runs.file_of(name, step, "state.json");
+    const std::size_t line = json.find("\"elapsed_s\"");
+    return json.erase(line, json.find('\n', line) - line);
+  };
+  EXPECT_EQ(state_of(first), state_of(second)) << "step " << step;
 }
 
 void expect_same_weights(const SmallRun& runs, const std::string& first, const std::string& second,

@@ -53,6 +53,13 @@ class SmallRun {
 // Runs the loop of a run that is set up, without its files for metrics, and keeps what it reports.
 ExitStatus run_loop(TrainingRun& run, Recorded& recorded);
 
+// Makes one parameter's gradient not-a-number in the updates after `first` and up to `last` made.
+void poison_gradients(TrainingRun& run, std::int64_t first, std::int64_t last);
+
+// Everything in state.json but the time it took.
+void expect_same_state(const SmallRun& runs, const std::string& first, const std::string& second,
+                       std::int64_t step);
+
 // Weights and optimizer of two checkpoints have the same bytes.
 void expect_same_weights(const SmallRun& runs, const std::string& first, const std::string& second,
                          std::int64_t step);

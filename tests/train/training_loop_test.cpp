@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 
 #include "train/small_run.h"
 
@@ -33,15 +32,6 @@ std::vector<at::Tensor> copies_of_weights(const TrainingRun& run) {
 bool are_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
-}
-
-// Makes one parameter's gradient not-a-number in the updates after `first` and up to `last` made.
-void poison_gradients(TrainingRun& run, std::int64_t first, std::int64_t last) {
-  const auto& state = run.state;
-  run.optimizer.parameters()[1].tensor.register_hook([&state, first, last](at::Tensor gradient) {
-    const bool poisoned = state.step >= first && state.step < last;
-    return poisoned ? gradient * std::numeric_limits<double>::quiet_NaN() : gradient;
-  });
 }
 
 TEST(TrainingLoop, TheLossFalls) {
@@ -91,6 +81,21 @@ TEST(TrainingLoop, LossIsTheMeanSinceTheLastEvent) {
   }
   EXPECT_NEAR(third.train[1].loss, sum / static_cast<double>(tokens), 1e-9);
   EXPECT_THAT(third.train[1].gradients, testing::IsEmpty());
+}
+
+TEST(TrainingLoop, LossIsTheMeanSinceTheLastEventThatOnlyTheFilesKeepToo) {
+  const SmallRun runs;
+  Recorded each;
+  Recorded both;
+  const auto first = set_up(runs.request("first"));
+  (void)run_loop(*first, each);
+  const auto second = set_up(runs.request("second", {"log.every=3", "log.grad_stats_every=2"}));
+  (void)run_loop(*second, both);
+  ASSERT_EQ(both.train.size(), 4U);  // of steps 2, 3, 4 and 6
+  EXPECT_EQ(both.train[1].step, 3);
+  EXPECT_NEAR(both.train[1].loss, each.train[2].loss, 1e-9);
+  EXPECT_EQ(both.train[2].step, 4);
+  EXPECT_NEAR(both.train[2].loss, each.train[3].loss, 1e-9);
 }
 
 TEST(TrainingLoop, StatisticsRunOverTheSameIterationsAcrossAResume) {
@@ -249,6 +254,18 @@ TEST(TrainingLoop, AFailedSaveIsToldAndSurvivedAndShowsInTheStatus) {
   EXPECT_EQ(run_loop(*run, recorded), ExitStatus::save_failed);
   EXPECT_FALSE(runs.has_checkpoint("run", 2));
   EXPECT_TRUE(runs.has_checkpoint("run", 6));
+}
+
+TEST(TrainingLoop, WhateverASaveThrowsTrainingGoesOnToItsEnd) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run"));
+  run->state.device = "\xff";  // no UTF-8, so its JSON cannot be written: no WriteError
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::save_failed);
+  EXPECT_EQ(run->state.step, 6);
+  EXPECT_THAT(recorded.names(),
+              testing::ElementsAre("save_failed", "save_failed", "save_failed", "done"));
+  EXPECT_FALSE(runs.has_checkpoint("run", 6));
 }
 
 TEST(TrainingLoop, AFinishedRunSaysSoAndGoesOnWhereTheEndIsRaised) {
