@@ -9,6 +9,7 @@
 #include "config/load.h"
 #include "ops/device.h"
 #include "train/trainer.h"
+#include "util/signal.h"
 
 namespace transnormer::cli {
 namespace {
@@ -61,7 +62,12 @@ void add_train(CLI::App& app, Run& run) {
       ->capture_default_str();
   add_device(*command, options->device, "the config's train.device");
   add_precision(*command, options->precision, "the config's train.precision");
-  command->callback([options, &run] { run = [options] { return train(make_request(*options)); }; });
+  command->callback([options, &run] {
+    run = [options] {
+      outlive_closed_pipes();  // who watches the log may leave while data is prepared
+      return train(make_request(*options));
+    };
+  });
 }
 
 }  // namespace transnormer::cli

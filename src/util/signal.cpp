@@ -25,6 +25,13 @@ void on_signal(int number) {
 
 }  // namespace
 
+void outlive_closed_pipes() {
+  struct sigaction action {};
+  action.sa_handler = SIG_IGN;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
 void install_signal_handlers() {
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -33,8 +40,7 @@ void install_signal_handlers() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
     sigaction(number, &action, nullptr);
   }
-  action.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &action, nullptr);
+  outlive_closed_pipes();
 }
 
 std::optional<ExitStatus> stop_requested() {

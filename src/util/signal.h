@@ -8,8 +8,11 @@
 
 namespace transnormer {
 
-// Installs the handlers. Called once, by commands that can stop gracefully. Also makes a pipe that
-// nobody reads any more an error of writing rather than the end of the process.
+// Makes a pipe that nobody reads any more an error of writing rather than the end of the process.
+void outlive_closed_pipes();
+
+// Installs the handlers. Called once, by commands that can stop gracefully. Closed pipes are
+// outlived from then on, too.
 void install_signal_handlers();
 
 // The status to exit with, once a stop was asked for.

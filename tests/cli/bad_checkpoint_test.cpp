@@ -111,6 +111,8 @@ TEST_F(BadCheckpoint, EvalRefusesWhatItCannotScore) {
   expect_refused(workspace(), {"eval", "run", "--text", "empty.txt"}, {"empty.txt"});
   expect_refused(workspace(), {"eval", "run", "--per-token", "/dev/full"}, {"/dev/full"});
   expect_refused(workspace(), {"eval", "run", "--per-token", "train.txt/losses"}, {"train.txt"});
+  expect_refused(workspace(), {"eval", "run", "--text", "test.txt", "--per-token", "./test.txt"},
+                 {"--per-token: ./test.txt"});
 }
 
 TEST_F(BadCheckpoint, GenerateRefusesWhatItCannotDo) {

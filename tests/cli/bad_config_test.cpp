@@ -48,6 +48,7 @@ TEST_F(BadConfig, EveryCommandThatReadsAConfigRefusesABadOne) {
   expect_refused(workspace_, {"inspect", "bad.json"}, {"model.dimm"});
   expect_refused(workspace_, {"config", "show", "bad.json"}, {"model.dimm"});
   expect_refused(workspace_, {"config", "check", "bad.json"}, {"model.dimm"});
+  expect_refused(workspace_, {"config", "schema", "bad.json"}, {"model.dimm"});
   expect_refused(workspace_, {"tokenizer", "train", "bad.json", "--out", "t"}, {"model.dimm"});
 }
 
@@ -133,6 +134,17 @@ TEST_F(BadConfig, CommandsAndOptionsThatAreNotThereAreRefused) {
   expect_refused(workspace_, {"train", "tiny.json", "--resume", "elsewhere"}, {"elsewhere"});
   expect_refused(workspace_, {"eval"}, {"CHECKPOINT"});
   expect_refused(workspace_, {"bench", "tiny.json", "--lengths", "many"}, {"--lengths"});
+}
+
+TEST_F(BadConfig, EmptyNamesOfFilesAreRefused) {
+  expect_refused(workspace_, {"train", ""}, {"CONFIG"});
+  expect_refused(workspace_, {"train", "tiny.json", "--run-dir", ""}, {"--run-dir"});
+  expect_refused(workspace_, {"eval", "run", "--text", ""}, {"--text"});
+  expect_refused(workspace_, {"eval", "run", "--data="}, {"--data"});
+  expect_refused(workspace_, {"eval", "run", "--per-token", ""}, {"--per-token"});
+  expect_refused(workspace_, {"generate", "run", "--prompt-file", ""}, {"--prompt-file"});
+  expect_refused(workspace_, {"tokenizer", "train", "tiny.json", "--out", ""}, {"--out"});
+  expect_refused(workspace_, {"bench", "tiny.json", "--csv", ""}, {"--csv"});
 }
 
 TEST_F(BadConfig, BenchRefusesWhatItCannotMeasure) {

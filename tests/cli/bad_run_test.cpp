@@ -117,14 +117,24 @@ TEST_F(BadRun, AFullDiskIsRefusedBeforeTrainingStarts) {
 }
 
 TEST_F(BadRun, ADiskThatFillsUpLaterShowsInTheStatusAndKeepsTheFirstCheckpoint) {
-  const SmallDisk disk(workspace() / "cache-disk", "200k");
+  const SmallDisk disk(workspace() / "cache-disk", "800k");
   if (!disk.mounted()) {
     GTEST_SKIP() << "no small file system can be mounted here: " << std::strerror(errno);
   }
-  const Outcome outcome = workspace().run({"train", "tiny.json", "--run-dir", "cache-disk/run"});
+  Program program({"train", "tiny.json", "--run-dir", "cache-disk/run", "--set", "train.steps=800",
+                   "--set", "checkpoint.every=400", "--set", "validation.every=0", "--set",
+                   "log.every=0", "--set", "log.grad_stats_every=0"},
+                  {workspace().path(), ""});
+  while (program.running() && !fs::exists(workspace() / "cache-disk/run/checkpoints/latest")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  workspace().write("cache-disk/filler",
+                    std::string(fs::space(workspace() / "cache-disk").free, 'x'));
+  const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.status, 4);
   EXPECT_THAT(outcome.err, testing::HasSubstr("could not be saved"));
-  EXPECT_EQ(workspace().run({"eval", "cache-disk/run"}).status, 0);
+  const Outcome scored = workspace().run({"eval", "cache-disk/run"});
+  EXPECT_EQ(scored.status, 0) << scored.err << outcome.err;
 }
 
 TEST_F(BadRun, AnAnswerThatCannotBeWrittenIsNamed) {
@@ -134,6 +144,25 @@ TEST_F(BadRun, AnAnswerThatCannotBeWrittenIsNamed) {
                  {"/dev/full"});
   expect_refused(workspace(), {"tokenizer", "train", "tiny.json", "--out", "/dev/full"},
                  {"/dev/full"});
+}
+
+TEST_F(BadRun, AStdoutThatCannotBeWrittenIsNoSuccess) {
+  for (const Arguments& arguments :
+       {Arguments{"--help"}, Arguments{"eval", "run"}, Arguments{"inspect", "run"},
+        Arguments{"generate", "run", "--prompt", "the"}, Arguments{"config", "show"}}) {
+    const Outcome outcome = run_program(arguments, {workspace().path(), "", "/dev/full"});
+    EXPECT_EQ(outcome.status, 2) << arguments.front();
+    EXPECT_THAT(outcome.err, testing::EndsWith("transnormer: standard output: cannot be written: "
+                                               "No space left on device\n"));
+  }
+}
+
+TEST_F(BadRun, AWorkThatFailsLeavesTheOldAnswer) {
+  workspace().write("old.txt", "old");
+  expect_refused(
+      workspace(),
+      {"tokenizer", "train", "tiny.json", "--out", "old.txt", "--set", "data.train=none.txt"},
+      {"none.txt"});
 }
 
 }  // namespace

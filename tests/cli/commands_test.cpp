@@ -221,6 +221,38 @@ TEST_F(Commands, ConfigShowsChecksAndDescribes) {
   EXPECT_TRUE(answer({"config", "schema"}).at("properties").contains("model"));
 }
 
+TEST_F(Commands, EveryReaderOfAConfigTellsItsWarningsAndObeysItsLevel) {
+  const std::string late = "schedule.warmup_steps=7";
+  const std::string vocabulary = "model.vocab_size=16";
+  for (const Arguments& command :
+       {Arguments{"prepare", "tiny.json"}, Arguments{"inspect", "tiny.json", "--set", vocabulary},
+        Arguments{"config", "check", "tiny.json"}, Arguments{"eval", "run", "--data", "tiny.json"},
+        Arguments{"tokenizer", "train", "tiny.json", "--out", "words.txt"},
+        Arguments{"bench", "tiny.json", "--set", vocabulary, "--repeat", "1"}}) {
+    SCOPED_TRACE(command.front());
+    Arguments told = command;
+    told.insert(told.end(), {"--set", late});
+    EXPECT_THAT(workspace().run(told).err, HasSubstr("warm-up"));
+    told.insert(told.end(), {"--set", "log.level=error"});
+    EXPECT_EQ(workspace().run(told).err, "");
+  }
+}
+
+TEST_F(Commands, HalfPrecisionOnACpuIsWarnedOfOnce) {
+  for (const Arguments& command :
+       {Arguments{"train", "tiny.json", "--run-dir", "half", "--set", "train.steps=1"},
+        Arguments{"eval", "run"}, Arguments{"generate", "run", "--max-tokens", "1"},
+        Arguments{"bench", "tiny.json", "--set", "model.vocab_size=16", "--repeat", "1"}}) {
+    SCOPED_TRACE(command.front());
+    Arguments told = command;
+    told.insert(told.end(), {"--precision", "fp16", "--device", "cpu"});
+    const std::string log = workspace().run(told).err;
+    const std::size_t warning = log.find("slow on a CPU");
+    EXPECT_NE(warning, std::string::npos) << log;
+    EXPECT_EQ(log.find("slow on a CPU", warning + 1), std::string::npos) << log;
+  }
+}
+
 TEST_F(Commands, InspectCountsTheSameInConfigAndCheckpoint) {
   const json config = answer({"inspect", "tiny.json", "--json", "--set", "model.vocab_size=16"});
   const json checkpoint = answer({"inspect", "run", "--json"});

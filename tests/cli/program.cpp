@@ -37,7 +37,8 @@ Program::Program(const Arguments& arguments, const ProgramOptions& options)
   posix_spawn_file_actions_init(&actions);
   constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
   posix_spawn_file_actions_addopen(&actions, 0, (scratch_ / "in").c_str(), O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, (scratch_ / "out").c_str(), kWrite, 0600);
+  const std::filesystem::path out = options.output.empty() ? scratch_ / "out" : options.output;
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), kWrite, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, (scratch_ / "err").c_str(), kWrite, 0600);
   posix_spawn_file_actions_addchdir_np(&actions, options.directory.c_str());
 

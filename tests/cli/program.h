@@ -20,6 +20,7 @@ struct Outcome {
 struct ProgramOptions {
   std::filesystem::path directory = ".";
   std::string input;
+  std::filesystem::path output = {};  // where stdout goes; it is kept for the outcome unless told
 };
 
 // A started program; its output goes to files in `directory`. Killed when dropped.
