@@ -48,6 +48,11 @@ TEST_F(BadCheckpoint, WhatIsNotThereOrIsNoneIsNamed) {
   }
 }
 
+TEST_F(BadCheckpoint, ANameThatNoFileCanHaveIsNamed) {
+  const std::string name(300, 'x');
+  expect_refused(workspace(), {"inspect", name}, {name + ": File name too long"});
+}
+
 TEST_F(BadCheckpoint, AnEmptyRunDirectoryHoldsNone) {
   fs::create_directories(workspace() / "bad/empty");
   expect_refused(workspace(), {"eval", "bad/empty"}, {"empty"});
