@@ -62,7 +62,6 @@ class EventSink {
   virtual void on(const TrainEvent& event) = 0;
   virtual void on(const ValidEvent& event) = 0;
   virtual void on(const NoteEvent& event) = 0;
-  virtual void flush() {}
 };
 
 // metrics.jsonl: one object a line, kinds "train", "valid", "event", appended to what is there. A
