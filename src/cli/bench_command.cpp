@@ -200,6 +200,8 @@ ExitStatus run_bench_command(const BenchRequest& request) {
   const BenchPlan plan = make_plan(request);
   std::optional<FileWriter> csv;
   if (!request.csv.empty()) {
+    require_replaceable("--csv", request.csv, "a table of bench",
+                        [](std::string_view content) { return content.starts_with("attention,"); });
     csv.emplace(request.csv);
   }
   const double peak_gflops = measure_product_gflops(plan.options.compute, plan.options.device);

@@ -192,11 +192,8 @@ std::int64_t windows_a_pass(const Config& config, std::int64_t window, at::Devic
 }
 
 ExitStatus run_eval(const EvalOptions& options) {
-  std::error_code none;
-  if (std::filesystem::equivalent(options.per_token, options.text, none)) {
-    throw UserError("--per-token: " + options.per_token +
-                    " is the text to score; name another file");
-  }
+  require_replaceable("--per-token", options.per_token, "losses of tokens",
+                      [](std::string_view content) { return content.starts_with("{\"index\":"); });
   const at::Device device = ops::select_device(options.device.value_or(DeviceChoice::automatic));
   const Checkpoint checkpoint = Checkpoint::open(options.checkpoint);
   const EvalPlan plan = make_plan(options, checkpoint);

@@ -108,6 +108,9 @@ void add_generate(CLI::App& app, Run& run) {
                    "Only the fewest most likely tokens whose probabilities reach p")
       ->capture_default_str();
   command->add_option("--seed", generate.sampling.seed, "The same seed gives the same text")
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? "expected an integer of at least 0, got " + text : "";
+      })
       ->capture_default_str();
   command->add_flag("--stop-at-eos", request->stop_at_eos, "Stop at the first end token");
   add_device(*command, request->device, "auto");

@@ -1,8 +1,10 @@
 #include "cli/options.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "log/console.h"
+#include "util/file.h"
 
 namespace transnormer::cli {
 
@@ -32,6 +34,21 @@ CLI::Option* add_path(CLI::App& command, const std::string& option, std::string&
   return command.add_option(option, path, help)->check([](const std::string& name) {
     return name.empty() ? "the name is empty; expected that of a file or directory" : "";
   });
+}
+
+void require_replaceable(const std::string& option, const std::string& path,
+                         const std::string& kind,
+                         const std::function<bool(std::string_view content)>& is_of_kind) {
+  std::error_code none;
+  const bool is_stream = path.starts_with("/dev/") || path.starts_with("/proc/");
+  if (is_stream || !std::filesystem::is_regular_file(path, none)) {
+    return;
+  }
+  const MappedFile file(path);
+  if (file.size() > 0 && !is_of_kind(file.text())) {
+    throw UserError(option + ": " + path + " exists and is not " + kind +
+                    ", so it is not replaced; name another file or remove it");
+  }
 }
 
 void add_device(CLI::App& command, std::optional<DeviceChoice>& device,

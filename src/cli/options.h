@@ -4,9 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
@@ -29,6 +31,13 @@ void add_sets(CLI::App& command, std::vector<std::string>& sets);
 // An option or argument that names a file or directory. An empty name is refused.
 CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
                       const std::string& help);
+
+// An answer takes the place of an existing file only where that, by its content, is an answer of
+// the same kind: never a model, a text or a config that was named by mistake. Throws UserError.
+// `kind` is what the file should be ("a table of bench").
+void require_replaceable(const std::string& option, const std::string& path,
+                         const std::string& kind,
+                         const std::function<bool(std::string_view content)>& is_of_kind);
 
 // `--device auto|cpu|cuda` and `--precision fp32|bf16|fp16`. `otherwise` says in the help what
 // holds without the option.

@@ -25,8 +25,18 @@ struct TrainRequest {
   std::vector<std::string> sets;
 };
 
+bool is_tokenizer(std::string_view content) {
+  try {
+    (void)parse_tokenizer(std::string(content), "");
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 ExitStatus run_tokenizer_train(const TrainRequest& request) {
   const LoadedConfig loaded = reported(load_config(request.config, request.sets));
+  require_replaceable("--out", request.out, "a tokenizer", is_tokenizer);
   FileWriter out(request.out);
   const std::string bytes = make_tokenizer(loaded.config, true);
   out.write(bytes.data(), bytes.size());

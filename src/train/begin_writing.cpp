@@ -41,7 +41,8 @@ std::string data_summary(const TrainingRun& run) {
   return "data: " + format_count(run.train_stream.size()) + " tokens in " +
          format_count(run.samples) + " samples of " +
          format_count(run.config.data.tokens_per_sample) + " for training" +
-         (run.valid_stream ? ", " + format_count(run.valid_stream->size()) + " for validation"
+         (run.valid_stream ? ", " + format_count(run.valid_stream->size()) + " for validation (" +
+                                 format_count(run.valid_unknown) + " of them unknown)"
                            : ", no validation");
 }
 

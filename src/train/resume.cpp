@@ -17,6 +17,7 @@ namespace {
 
 StartingPoint newest_sound(const RunDirectory& directory) {
   StartingPoint start;
+  std::string newest_fault;
   std::vector<std::int64_t> steps = directory.checkpoint_steps();
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t step : steps) {
@@ -24,6 +25,9 @@ StartingPoint newest_sound(const RunDirectory& directory) {
       start.checkpoint = Checkpoint::open(directory.checkpoint_path(step));
       return start;
     } catch (const DamagedCheckpointError& error) {
+      if (newest_fault.empty()) {
+        newest_fault = error.what();
+      }
       start.damaged.push_back(step);
       start.warnings.push_back("the checkpoint of step " + format_count(step) +
                                " is set aside as .damaged-" +
@@ -31,11 +35,11 @@ StartingPoint newest_sound(const RunDirectory& directory) {
                                ", the one before it is tried: " + error.what());
     }
   }
-  if (!start.warnings.empty()) {
+  if (!newest_fault.empty()) {
     throw UserError(directory.path().string() +
                     ": all of its checkpoints are damaged; choose another --run-dir to start "
                     "anew. Of the newest: " +
-                    start.warnings.front());
+                    newest_fault);
   }
   return start;
 }

@@ -195,6 +195,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
                   .directory = std::move(directory),
                   .tokenizer = data.tokenizer,
                   .train_stream = data.at(Split::train).stream,
+                  .valid_unknown = valid ? valid->counts.unknown : 0,
                   .valid_stream = valid ? std::optional(valid->stream) : std::nullopt,
                   .samples = samples.count(),
                   .total_steps = total,

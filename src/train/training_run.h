@@ -26,6 +26,7 @@ struct TrainingRun {
   RunDirectory directory;  // locked
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenStream train_stream;
+  std::int64_t valid_unknown = 0;  // tokens for validation that are no word of the vocabulary
   std::optional<TokenStream> valid_stream;  // absent where there is none, or it is never used
   std::vector<std::int64_t> unigram_counts = {};
   std::int64_t samples = 0;      // of an epoch

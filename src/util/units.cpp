@@ -40,6 +40,9 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_short(double value) {
+  if (!std::isfinite(value)) {
+    return print("%g", value);
+  }
   constexpr std::array kUnits{"", "k", "M", "G", "T", "P"};
   std::size_t unit = 0;
   while (std::abs(value) >= 999.95 && unit + 1 < kUnits.size()) {

@@ -253,11 +253,32 @@ TEST_F(Commands, HalfPrecisionOnACpuIsWarnedOfOnce) {
   }
 }
 
+TEST_F(Commands, AnswersReplaceOnlyAnswersOfTheirKind) {
+  const std::string config = workspace().read("tiny.json");
+  workspace().write("precious.json", config);
+  for (const Arguments& command :
+       {Arguments{"eval", "run", "--per-token", "precious.json"},
+        Arguments{"bench", "tiny.json", "--set", "model.vocab_size=16", "--repeat", "1", "--csv",
+                  "precious.json"},
+        Arguments{"tokenizer", "train", "tiny.json", "--out", "precious.json"}}) {
+    SCOPED_TRACE(command.front());
+    const auto refused = workspace().run(command);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, HasSubstr("is not replaced"));
+    EXPECT_EQ(workspace().read("precious.json"), config);
+    Arguments twice = command;
+    *std::find(twice.begin(), twice.end(), "precious.json") = "answer-of-" + command.front();
+    EXPECT_EQ(workspace().run(twice).status, 0);
+    EXPECT_EQ(workspace().run(twice).status, 0);
+  }
+}
+
 TEST_F(Commands, InspectCountsTheSameInConfigAndCheckpoint) {
   const json config = answer({"inspect", "tiny.json", "--json", "--set", "model.vocab_size=16"});
   const json checkpoint = answer({"inspect", "run", "--json"});
   EXPECT_EQ(config.at("parameters"), checkpoint.at("parameters"));
   EXPECT_EQ(config.at("tensors").size(), checkpoint.at("tensors").size());
+  (void)answer({"prepare", "tiny.json", "--json"});
   std::int64_t caches = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(workspace() / "cache")) {
     if (entry.path().extension() == ".tokens") {
