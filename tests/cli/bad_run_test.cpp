@@ -158,7 +158,7 @@ TEST_F(BadRun, AStdoutThatCannotBeWrittenIsNoSuccess) {
 }
 
 TEST_F(BadRun, AWorkThatFailsLeavesTheOldAnswer) {
-  workspace().write("old.txt", "old");
+  workspace().write("old.txt", "old 1\n");
   expect_refused(
       workspace(),
       {"tokenizer", "train", "tiny.json", "--out", "old.txt", "--set", "data.train=none.txt"},
