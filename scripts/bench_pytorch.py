@@ -1,0 +1,505 @@
+"""Speed and memory of the program beside the same model in PyTorch, eager and compiled, in one run.
+
+usage: bench_pytorch.py CONFIG [--set KEY=VALUE].. [--lengths A,B] [--batch-size N]
+           [--precision P] [--device D] [--mode train|infer] [--threads N]
+           [--rounds N] [--repeat N] [--linear-attention auto|quadratic|chunked|both]
+           [--compiled | --no-compiled] [--compile-mode MODE] [--transnormer PROGRAM] [--json]
+
+CONFIG and --set are the program's, which resolves them, so that both sides have the same shapes;
+tensors are compared by name and shape before anything is timed. The sides take turns for some
+rounds, so that what else the machine does meets all of them; each is a process of its own, and
+what counts is its best and its median repeat, timed as `transnormer bench` does: on random tokens,
+after a warm-up, over as many steps as take a tenth of a second. Peak memory is the system's count of
+the whole process on a CPU, the allocator's on a GPU; compiling is in neither.
+
+A step of training is forward, mean loss, backward, clipping at norm 1 and AdamW, with the config's
+dropout. PyTorch has autocast for half precision, fused attention, fused AdamW. Linear attention has
+two forms in PyTorch (scripts/pytorch_model.py): `quadratic` in the length, as in the published code,
+and `chunked`; `auto` takes the one that is faster here at that length.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORKER = "--worker"  # how this script calls itself
+LEAST_REPEAT_SECONDS = 0.1  # shorter ones measure the clock
+CLIP_NORM = 1.0
+PROGRAM = "transnormer"  # the name of our side
+
+
+class Fault(Exception):
+    """Why a side has no figures, in a few words."""
+
+
+# ---- The worker: one PyTorch side in a process of its own ----
+
+
+def available_memory():
+    """Bytes that a new process can have, or None where the system does not say."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def peak_memory():
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def words_for(error):
+    """Why PyTorch gave up."""
+    text = str(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" \
+            or "can't allocate memory" in text:
+        return "out of memory"
+    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"[:200]
+
+
+class Side:
+    """The model of a request, ready to be timed."""
+
+    def __init__(self, request):
+        import torch
+
+        from pytorch_model import TransNormer
+
+        self.torch = torch
+        torch.manual_seed(1)
+        torch.set_num_threads(request["threads"])
+        self.device, self.train = request["device"], request["mode"] == "train"
+        self.compute = {"fp32": torch.float32, "bf16": torch.bfloat16,
+                        "fp16": torch.float16}[request["precision"]]
+        shape = request["batch_size"], request["length"]
+        with torch.device(self.device):
+            self.model = TransNormer(request["model"], request["vocab_size"], request["length"],
+                                     request["linear_attention"], self.compute)
+            self.inputs = torch.randint(request["vocab_size"], shape)
+            self.targets = torch.randint(request["vocab_size"], shape)
+        self.model.train(self.train)
+        self.tokens = self.inputs.numel()
+        settings = request["optimizer"]
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=settings["lr"], betas=tuple(settings["betas"]),
+            eps=settings["eps"], weight_decay=settings["weight_decay"], fused=True)
+        self.scaler = torch.amp.GradScaler(self.device, enabled=request["precision"] == "fp16")
+        self.loss = self.model.loss
+        if request["compiled"]:
+            self.loss = torch.compile(self.loss, mode=request["compile_mode"])
+
+    def autocast(self):
+        half = self.compute != self.torch.float32
+        return self.torch.autocast(self.device, self.compute if half else None, enabled=half)
+
+    def step(self):
+        if not self.train:
+            with self.torch.no_grad(), self.autocast():
+                self.loss(self.inputs, self.targets, reduction="none")
+            return
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.autocast():
+            loss = self.loss(self.inputs, self.targets)
+        self.scaler.scale(loss).backward()
+        self.scaler.unscale_(self.optimizer)
+        self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def seconds(self, steps):
+        self.synchronize()
+        began = time.perf_counter()
+        for _ in range(steps):
+            self.step()
+        self.synchronize()
+        return time.perf_counter() - began
+
+    def synchronize(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def reset_peak(self):
+        if self.device == "cuda":
+            self.torch.cuda.reset_peak_memory_stats()
+        else:
+            with contextlib.suppress(OSError):
+                pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+    def peak(self):
+        return self.torch.cuda.max_memory_allocated() if self.device == "cuda" else peak_memory()
+
+    def rest(self):
+        """Gives back what only a step needs, since another side is next."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device == "cuda":
+            self.torch.cuda.empty_cache()
+        else:
+            ctypes.CDLL(None).malloc_trim(0)
+
+    def tensors(self):
+        return {name: list(value.shape) for name, value in self.model.state_dict().items()}
+
+    def warm_up(self):
+        """Compiles where that is asked for; says how many steps a repeat takes."""
+        self.seconds(2)
+        return max(1, round(LEAST_REPEAT_SECONDS / self.seconds(1)))
+
+
+def attention_seconds(request):
+    """Of forward and backward of one NormAttention in each of the two forms."""
+    import torch
+
+    import pytorch_model
+
+    torch.set_num_threads(request["threads"])
+    model = request["model"]
+    shape = (request["batch_size"], model["heads"], request["length"],
+             model["dim"] // model["heads"])
+    compute = {"bf16": torch.bfloat16}.get(request["precision"], torch.float32)
+    parts = [torch.rand(shape, device=request["device"], dtype=compute,
+                        requires_grad=request["mode"] == "train") for _ in range(3)]
+
+    def once(form):
+        began = time.perf_counter()
+        y = getattr(pytorch_model, f"{form}_linear_attention")(*parts)
+        if y.requires_grad:
+            y.backward(y.detach())
+        if request["device"] == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    best = {"chunked": min(once("chunked") for _ in range(4))}
+    try:
+        best["quadratic"] = once("quadratic")
+        if best["quadratic"] < 4 * best["chunked"]:
+            best["quadratic"] = min(once("quadratic") for _ in range(3))
+    except (RuntimeError, MemoryError):
+        pass
+    return best
+
+
+def work():
+    """Answers a request on stdin, a JSON object, and then a line for each line that follows."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    answers, sys.stdout = sys.stdout, sys.stderr
+
+    def answer(**what):
+        print(json.dumps(what), file=answers, flush=True)
+
+    request = json.loads(sys.stdin.readline())
+    limit = available_memory()
+    if request["device"] == "cpu" and limit:
+        # To be told, rather than to have the system end this or another process.
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    try:
+        if request["task"] == "choose":
+            answer(**attention_seconds(request))
+            return
+        side = Side(request)
+        answer(tensors=side.tensors())
+        steps = None
+        for _ in sys.stdin:
+            if steps is None:
+                steps = side.warm_up()
+                side.reset_peak()
+            side.seconds(1)
+            speeds = [steps * side.tokens / side.seconds(steps) for _ in range(request["repeat"])]
+            peak = side.peak()
+            side.rest()
+            answer(speeds=speeds, peak_memory_bytes=peak)
+    except Exception as error:  # whatever PyTorch throws is that side's result
+        answer(error=words_for(error))
+
+
+class Worker:
+    """The worker, seen from outside."""
+
+    def __init__(self, request):
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([sys.executable, __file__, WORKER], text=True, bufsize=1,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.log, env=environment())
+        self.hello = None
+        self.say(json.dumps(request))
+
+    def say(self, line):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+
+    def hear(self):
+        line = self.process.stdout.readline()
+        if not line:
+            status = self.process.wait()
+            if status == -9:
+                raise Fault("killed, most likely out of memory")
+            self.log.seek(0)
+            said = self.log.read().strip().splitlines()
+            raise Fault(f"ended with status {status}" + (f": {said[-1][:160]}" if said else ""))
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Fault(answer["error"])
+        return answer
+
+    def close(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
+
+
+# ---- The comparison ----
+
+
+def environment():
+    """The same for every side: threads that wait must not spin on cores that the next side needs."""
+    return {**os.environ, "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
+
+
+def ask_program(arguments, *words):
+    """The program's JSON answer. Its faults are the user's to see as it words them."""
+    command = [arguments.transnormer, *words]
+    for setting in arguments.set:
+        command += ["--set", setting]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=environment())
+    except OSError as error:
+        raise SystemExit(f"bench_pytorch.py: {arguments.transnormer}: {error.strerror}; build it "
+                         "with scripts/build.sh, or name it with --transnormer")
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+        sys.exit(done.returncode if done.returncode > 0 else 1)
+    return json.loads(done.stdout)
+
+
+class Ours:
+    name, linear_attention = PROGRAM, None
+
+    def __init__(self, arguments, request):
+        self.arguments = arguments
+        self.words = ["bench", str(arguments.config), "--json", "--mode", request["mode"],
+                      "--lengths", str(request["length"]), "--batch-size",
+                      str(request["batch_size"]), "--precision", request["precision"], "--device",
+                      request["device"], "--repeat", str(request["repeat"])]
+
+    def turn(self):
+        row, = ask_program(self.arguments, *self.words)["rows"]
+        return row["tokens_per_s"], row["tokens_per_s_median"], row["peak_memory_bytes"]
+
+    def close(self):
+        pass
+
+
+class PyTorch:
+    def __init__(self, request, expected):
+        self.name = "PyTorch compiled" if request["compiled"] else "PyTorch eager"
+        self.linear_attention = request["linear_attention"]
+        self.request, self.expected, self.worker = request, expected, None
+
+    def turn(self):
+        if self.worker is None:
+            self.worker = Worker({"task": "time", **self.request})
+            tensors = self.worker.hear()["tensors"]
+            if tensors != self.expected:
+                wrong = sorted(name for name in tensors.keys() | self.expected.keys()
+                               if tensors.get(name) != self.expected.get(name))
+                raise SystemExit(f"bench_pytorch.py: not the same model: {', '.join(wrong[:5])}")
+        self.worker.say("turn")
+        answer = self.worker.hear()
+        speeds = answer["speeds"]
+        return max(speeds), statistics.median(speeds), answer["peak_memory_bytes"]
+
+    def close(self):
+        if self.worker is not None:
+            self.worker.close()
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure(sides, rounds, length):
+    """A row for each side; a side that fails once has no figures."""
+    turns, faults = {side: [] for side in sides}, {}
+    try:
+        for number in range(1, rounds + 1):
+            for side in sides:
+                if side in faults:
+                    continue
+                say(f"length {length:,}, round {number} of {rounds}: {label(side)}")
+                try:
+                    turns[side].append(side.turn())
+                except Fault as fault:
+                    faults[side] = str(fault)
+    finally:
+        for side in sides:
+            side.close()
+    rows = []
+    for side in sides:
+        row = {"side": side.name, "linear_attention": side.linear_attention, "tokens_per_s": None,
+               "tokens_per_s_median": None, "peak_memory_bytes": None, "ratio": None,
+               "error": faults.get(side)}
+        if side not in faults:
+            bests, medians, peaks = zip(*turns[side])
+            row["tokens_per_s"] = max(bests)
+            row["tokens_per_s_median"] = statistics.median(medians)
+            row["peak_memory_bytes"] = max(peaks)
+            if rows:
+                row["ratio"] = rows[0]["tokens_per_s"] / row["tokens_per_s"]
+        rows.append(row)
+    return rows
+
+
+def label(side):
+    return side.name + (f", {side.linear_attention}" if side.linear_attention else "")
+
+
+def linear_attentions(arguments, request):
+    """The forms to measure at this length; none where the model has no linear attention."""
+    model = request["model"]
+    early = model["early_layers"] if model["early_layers"] >= 0 else model["layers"] // 2
+    settings = [model["early"]] * (early > 0) + [model["late"]] * (early < model["layers"])
+    if all(setting["attention"] != "norm" for setting in settings):
+        return [None]
+    if arguments.linear_attention == "both":
+        return ["quadratic", "chunked"]
+    if arguments.linear_attention != "auto":
+        return [arguments.linear_attention]
+    worker = Worker({"task": "choose", **request})
+    try:
+        seconds = worker.hear()
+    except Fault as fault:
+        raise SystemExit(f"bench_pytorch.py: linear attention could not be timed: {fault}")
+    finally:
+        worker.close()
+    say(f"length {request['length']:,}: forward and backward of one linear attention: " +
+        ", ".join(f"{form} {1e3 * value:,.1f} ms" for form, value in seconds.items()))
+    return [min(seconds, key=seconds.get)]
+
+
+def compare(arguments):
+    """The answer, as --json prints it."""
+    config = ask_program(arguments, "config", "show", str(arguments.config), "--json")
+    inspected = ask_program(arguments, "inspect", str(arguments.config), "--json")
+    train, model = config["train"], config["model"]
+    micro_batch = train["micro_batch_size"] or train["global_batch_size"]
+    request = {
+        "model": model, "vocab_size": inspected["vocab_size"], "optimizer": config["optimizer"],
+        "mode": arguments.mode, "precision": arguments.precision or train["precision"],
+        "device": arguments.device or train["device"], "repeat": arguments.repeat,
+        "batch_size": arguments.batch_size or micro_batch, "compile_mode": arguments.compile_mode,
+        "threads": train["threads"] or os.cpu_count(),
+    }
+    if request["device"] == "auto":
+        request["device"] = "cuda" if pathlib.Path("/dev/nvidia0").exists() else "cpu"
+    answer = {"config": str(arguments.config), "parameters": inspected["parameters"],
+              "threads": request["threads"], "device": request["device"],
+              "rounds": arguments.rounds, "repeat": arguments.repeat, "rows": []}
+    expected = {tensor["name"]: tensor["shape"] for tensor in inspected["tensors"]}
+    for length in arguments.lengths or [config["data"]["tokens_per_sample"]]:
+        request["length"] = length
+        if "position.weight" in expected:  # a learned table has a row a position
+            expected["position.weight"][0] = length
+        sides = [Ours(arguments, request)]
+        for form in linear_attentions(arguments, request):
+            for compiled in [False, True] if arguments.compiled else [False]:
+                sides.append(PyTorch({**request, "compiled": compiled, "linear_attention": form},
+                                     expected))
+        common = {key: request[key] for key in ("length", "batch_size", "mode", "precision")}
+        rows = measure(sides, arguments.rounds, length)
+        answer["rows"] += [{**row, **common} for row in rows]
+    return answer
+
+
+def memory_words(count):
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.0f} MiB"
+
+
+def show(answer):
+    first = answer["rows"][0]
+    print(f"{first['mode']} in {first['precision']} on {answer['device']}, {answer['threads']} "
+          f"threads, {answer['parameters']:,} parameters; best of {answer['rounds']} rounds in turn")
+    print(f"{'side':<28} {'length':>8} {'batch':>6} {'tokens/s':>12} {'median':>12} "
+          f"{'peak memory':>12} {'ours/side':>10}")
+    for row in answer["rows"]:
+        name = row["side"] + (f", {row['linear_attention']}" if row["linear_attention"] else "")
+        start = f"{name:<28} {row['length']:>8,} {row['batch_size']:>6,}"
+        if row["error"]:
+            print(f"{start} {row['error']} {'-':>10}")
+            continue
+        ratio = f"{row['ratio']:.2f}" if row["ratio"] else ""
+        print(f"{start} {row['tokens_per_s']:>12,.1f} {row['tokens_per_s_median']:>12,.1f} "
+              f"{memory_words(row['peak_memory_bytes']):>12} {ratio:>10}")
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+def main():
+    if sys.argv[1:] == [WORKER]:
+        work()
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("config", type=pathlib.Path, metavar="CONFIG", help="the config file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="set a key of the config, as model.dim=256 (repeatable)")
+    parser.add_argument("--lengths", type=lambda text: [positive(word) for word in text.split(",")],
+                        metavar="A,B", help="tokens a sequence (data.tokens_per_sample unless told)")
+    parser.add_argument("--batch-size", type=positive, metavar="N",
+                        help="sequences a step (the micro-batch of the config unless told)")
+    parser.add_argument("--precision", choices=["fp32", "bf16", "fp16"],
+                        help="type of the matrix products (train.precision unless told)")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"],
+                        help="where to compute (train.device unless told)")
+    parser.add_argument("--mode", choices=["train", "infer"], default="train", help="what to time")
+    parser.add_argument("--threads", type=positive, metavar="N", help="as --set train.threads=N")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N",
+                        help="turns of each side (3)")
+    parser.add_argument("--repeat", type=positive, default=3, metavar="N",
+                        help="timed repeats a turn (3)")
+    parser.add_argument("--linear-attention", default="auto",
+                        choices=["auto", "quadratic", "chunked", "both"],
+                        help="its form in PyTorch (auto: what is faster at that length)")
+    parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True,
+                        help="measure torch.compile beside eager PyTorch")
+    parser.add_argument("--compile-mode", default="default", metavar="MODE",
+                        help="torch.compile's mode (default)")
+    parser.add_argument("--transnormer", default=str(ROOT / "build/transnormer"), metavar="PROGRAM",
+                        help="the program (build/transnormer)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        arguments.set.append(f"train.threads={arguments.threads}")
+    answer = compare(arguments)
+    if arguments.json:
+        print(json.dumps(answer, indent=2))
+    else:
+        show(answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""TransNormer in plain PyTorch: the opponent of scripts/bench_pytorch.py.
+
+Written as a user of PyTorch would write it who wants it fast: built from torch.nn, no kernels of its
+own, no loop over tokens or chunks. It reads the "model" section of a resolved config
+(`transnormer config show CONFIG --json`), and its tensors have the names of a checkpoint, so that
+load_state_dict() takes a model.safetensors.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+ACTIVATIONS = {"silu": F.silu, "relu": F.relu, "gelu": F.gelu, "none": lambda x: x}
+CHUNK = 64  # tokens of a chunk of linear attention
+LINEAR_ATTENTIONS = ("quadratic", "chunked")
+
+
+def make_norm(kind, dim, eps):
+    if kind == "none":
+        return nn.Identity()
+    if kind == "layer":
+        return nn.LayerNorm(dim, eps=eps)
+    return nn.RMSNorm(dim, eps=eps, elementwise_affine=kind == "rms")
+
+
+def sinusoids(length, dim):
+    """[length, dim]: sine half, cosine half; the first position is number 2."""
+    half = dim // 2
+    frequency = torch.exp(torch.arange(half).double() * (-math.log(10000) / max(half - 1, 1)))
+    angle = (torch.arange(length).double() + 2)[:, None] * frequency
+    return F.pad(torch.cat([angle.sin(), angle.cos()], 1).float(), (0, dim % 2))
+
+
+def quadratic_linear_attention(q, k, v):
+    """tril(Q K^T) V, as the published code trains. All are [.., time, head_dim]."""
+    return (q @ k.mT).tril() @ v
+
+
+def chunked_linear_attention(q, k, v):
+    """The same in time linear in the length: inside each chunk as above, and from the chunks before
+    by the running sum of their K^T V, kept in fp32."""
+    time = q.shape[-2]
+    q, k, v = (F.pad(x, (0, 0, 0, -time % CHUNK)).unflatten(-2, (-1, CHUNK)) for x in (q, k, v))
+    sums = (k.mT @ v).float()
+    before = F.pad(sums[..., :-1, :, :].cumsum(-3), (0, 0, 0, 0, 1, 0)).to(q.dtype)
+    y = (q @ k.mT).tril() @ v + q @ before
+    return y.flatten(-3, -2)[..., :time, :]
+
+
+class Lrpe(nn.Module):
+    """A frozen reflection, then a rotation of pairs by learned angles; for q and k of all heads."""
+
+    def __init__(self, head_dim, length, period):
+        super().__init__()
+        exponent = torch.arange(head_dim // 2) * (-2 / head_dim)
+        self.theta = nn.Parameter(10000**exponent)
+        self.register_buffer("reflect", F.normalize(torch.randn(head_dim), dim=0))
+        positions = torch.arange(length) % period if period else torch.arange(length)
+        self.register_buffer("positions", positions.float(), persistent=False)
+
+    def forward(self, q, k):
+        """q, k: [batch, time, heads, head_dim]."""
+        angle = self.positions[:q.shape[1], None, None] * self.theta
+        cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
+        u = self.reflect.to(q.dtype)
+        mirror = torch.eye(len(u), dtype=u.dtype, device=u.device) - 2 * torch.outer(u, u)
+        return self.rotated(q @ mirror, cos, sin), self.rotated(k @ mirror, cos, sin)
+
+    @staticmethod
+    def rotated(x, cos, sin):
+        a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+
+class Attention(nn.Module):
+    """out_proj(norm(attend(q, k, v))): the projections that all kinds share."""
+
+    def __init__(self, model, settings, length):
+        super().__init__()
+        dim, self.heads = model["dim"], model["heads"]
+        self.head_dim = dim // self.heads
+        self.dropout = model["attention_dropout"]
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            gain = 1 if name == "out_proj" or settings["attention"] == "diag" else 0.5**0.5
+            projection = nn.Linear(dim, dim)
+            nn.init.xavier_uniform_(projection.weight, gain)
+            self.add_module(name, projection)
+        nn.init.zeros_(self.out_proj.bias)
+        self.lrpe = None
+        if model["lrpe"]:
+            self.lrpe = Lrpe(self.head_dim, length, settings.get("block", 0))
+        self.output_norm = make_norm(settings.get("output_norm", "none"), dim, model["norm_eps"])
+
+    def features(self, x):
+        return x
+
+    def forward(self, x):
+        q, k, v = (projection(x).unflatten(-1, (self.heads, self.head_dim))
+                   for projection in (self.q_proj, self.k_proj, self.v_proj))
+        q, k = self.features(q), self.features(k)
+        if self.lrpe is not None:
+            q, k = self.lrpe(q, k)
+        y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+        return self.out_proj(self.output_norm(y.transpose(1, 2).flatten(2)))
+
+
+class SoftmaxAttention(Attention):
+    def attend(self, q, k, v):
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0)
+
+
+class DiagAttention(SoftmaxAttention):
+    """Attention inside blocks of `block` tokens."""
+
+    def __init__(self, model, settings, length):
+        super().__init__(model, settings, length)
+        self.block, self.score = settings["block"], settings["score"]
+
+    def attend(self, q, k, v):
+        time = q.shape[-2]
+        q, k, v = (F.pad(x, (0, 0, 0, -time % self.block)).unflatten(-2, (-1, self.block))
+                   for x in (q, k, v))
+        if self.score == "softmax":
+            # The blocks are sequences of a batch to the fused attention.
+            batch, heads = q.shape[:2]
+            y = super().attend(*(x.transpose(1, 2).flatten(0, 1) for x in (q, k, v)))
+            y = y.unflatten(0, (batch, -1)).transpose(1, 2)
+        else:
+            scores = F.relu((q @ k.mT) * self.head_dim**-0.5).tril()
+            y = F.dropout(scores, self.dropout, self.training) @ v
+        return y.flatten(2, 3)[:, :, :time]
+
+
+class NormAttention(Attention):
+    """Linear attention without a denominator, its output normalised."""
+
+    def __init__(self, model, settings, length, linear_attention):
+        super().__init__(model, settings, length)
+        self.shift = 1 if settings["kernel"] == "elu1" else 0
+        self.linear_attention = (quadratic_linear_attention if linear_attention == "quadratic"
+                                 else chunked_linear_attention)
+
+    def features(self, x):
+        return F.elu(x) + self.shift if self.shift else F.elu(x)
+
+    def attend(self, q, k, v):
+        if q.dtype == torch.float16:  # sums over the tokens would overflow
+            with torch.autocast(q.device.type, enabled=False):
+                return self.linear_attention(q.float(), k.float(), v.float())
+        return self.linear_attention(q, k, v)
+
+
+class Ffn(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        dim, width = model["dim"], model["ffn_dim"]
+        self.activation = ACTIVATIONS[model["ffn_activation"]]
+        self.gated = model["ffn"] == "glu"
+        if self.gated:
+            width = width or int(8 * dim / 3)
+            self.gate_proj = nn.Linear(dim, width)
+            self.up_proj = nn.Linear(dim, width)
+            self.down_proj = nn.Linear(width, dim)
+        else:
+            width = width or 4 * dim
+            self.fc1 = nn.Linear(dim, width)
+            self.fc2 = nn.Linear(width, dim)
+
+    def forward(self, x):
+        if self.gated:
+            return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+        return self.fc2(self.activation(self.fc1(x)))
+
+
+class Layer(nn.Module):
+    def __init__(self, model, index, length, linear_attention, compute):
+        super().__init__()
+        early = model["early_layers"] if model["early_layers"] >= 0 else model["layers"] // 2
+        settings = model["early"] if index < early else model["late"]
+        kinds = {"diag": DiagAttention, "softmax": SoftmaxAttention}
+        if settings["attention"] == "norm":
+            self.attn = NormAttention(model, settings, length, linear_attention)
+        else:
+            self.attn = kinds[settings["attention"]](model, settings, length)
+        self.ffn = Ffn(model)
+        self.attn_norm = make_norm(model["norm"], model["dim"], model["norm_eps"])
+        self.ffn_norm = make_norm(model["norm"], model["dim"], model["norm_eps"])
+        self.dropout = nn.Dropout(model["dropout"])
+        self.pre = model["norm_placement"] == "pre"
+        self.compute = compute
+
+    def forward(self, x):
+        for part, norm in ((self.attn, self.attn_norm), (self.ffn, self.ffn_norm)):
+            # Cast once here; autocast would do it anew for each of the part's matrices.
+            if self.pre:
+                x = x + self.dropout(part(norm(x).to(self.compute)))
+            else:
+                x = norm(x + self.dropout(part(x.to(self.compute))))
+        return x
+
+
+class TransNormer(nn.Module):
+    """model: a resolved config's section. length: the most tokens of a sequence. compute: the type
+    that autocast gives to matrix products."""
+
+    def __init__(self, model, vocab_size, length, linear_attention="chunked", compute=torch.float32):
+        super().__init__()
+        dim, eps = model["dim"], model["norm_eps"]
+        self.scale, self.compute = math.sqrt(dim), compute
+        self.embed = nn.Embedding(vocab_size, dim)
+        nn.init.normal_(self.embed.weight, std=dim**-0.5)
+        self.position = None
+        if model["position"] == "learned":
+            self.position = nn.Embedding(length, dim)
+            nn.init.normal_(self.position.weight, std=dim**-0.5)
+        elif model["position"] == "sinusoidal":
+            self.register_buffer("sinusoids", sinusoids(length, dim), persistent=False)
+        self.sinusoidal = model["position"] == "sinusoidal"
+        post = model["norm_placement"] == "post"
+        self.embed_norm = make_norm(model["norm"], dim, eps) if post else None
+        self.dropout = nn.Dropout(model["dropout"])
+        self.layers = nn.ModuleList(Layer(model, index, length, linear_attention, compute)
+                                    for index in range(model["layers"]))
+        self.final_norm = None if post else make_norm(model["norm"], dim, eps)
+        self.output = None
+        if not model["tie_embeddings"]:
+            self.output = nn.Embedding(vocab_size, dim)
+            nn.init.normal_(self.output.weight, std=dim**-0.5)
+
+    def forward(self, tokens):
+        """tokens: [batch, time] -> logits [batch, time, vocab_size]."""
+        x = self.embed(tokens) * self.scale
+        if self.sinusoidal:
+            x = x + self.sinusoids[:tokens.shape[1]]
+        elif self.position is not None:
+            x = x + self.position.weight[:tokens.shape[1]]
+        if self.embed_norm is not None:
+            x = self.embed_norm(x)
+        x = self.dropout(x)
+        for layer in self.layers:
+            x = layer(x)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        return F.linear(x.to(self.compute), (self.output or self.embed).weight)
+
+    def loss(self, tokens, targets, reduction="mean"):
+        return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten(), reduction=reduction)
