@@ -17,12 +17,27 @@ CHUNK = 64  # tokens of a chunk of linear attention
 LINEAR_ATTENTIONS = ("quadratic", "chunked")
 
 
+class SimpleRmsNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps), in single precision, with a gain where told."""
+
+    def __init__(self, dim, eps, gain=False):
+        super().__init__()
+        self.dim, self.eps = dim, eps
+        self.weight = nn.Parameter(torch.ones(dim)) if gain else None
+
+    def forward(self, x):
+        if x.is_cuda:
+            return F.rms_norm(x.float(), (self.dim,), self.weight, self.eps)
+        # F.rms_norm is no fused kernel on a CPU; this takes fewer passes, there and back.
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        y = x * torch.rsqrt(norm.square() / self.dim + self.eps)
+        return y if self.weight is None else y * self.weight
+
+
 def make_norm(kind, dim, eps):
     if kind == "none":
         return nn.Identity()
-    if kind == "layer":
-        return nn.LayerNorm(dim, eps=eps)
-    return nn.RMSNorm(dim, eps=eps, elementwise_affine=kind == "rms")
+    return nn.LayerNorm(dim, eps=eps) if kind == "layer" else SimpleRmsNorm(dim, eps, kind == "rms")
 
 
 def sinusoids(length, dim):
@@ -33,20 +48,32 @@ def sinusoids(length, dim):
     return F.pad(torch.cat([angle.sin(), angle.cos()], 1).float(), (0, dim % 2))
 
 
+def cut(x, size):
+    """[batch, time, heads, head_dim] -> [batch, time / size, heads, size, head_dim], zeros behind."""
+    if missing := -x.shape[1] % size:
+        x = F.pad(x, (0, 0, 0, 0, 0, missing))
+    return x.unflatten(1, (-1, size)).transpose(2, 3)
+
+
+def joined(x, time):
+    """What cut() took apart."""
+    return x.transpose(2, 3).flatten(1, 2)[:, :time]
+
+
 def quadratic_linear_attention(q, k, v):
-    """tril(Q K^T) V, as the published code trains. All are [.., time, head_dim]."""
-    return (q @ k.mT).tril() @ v
+    """tril(Q K^T) V, as the published code trains. All are [batch, time, heads, head_dim]."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return ((q @ k.mT).tril() @ v).transpose(1, 2)
 
 
 def chunked_linear_attention(q, k, v):
     """The same in time linear in the length: inside each chunk as above, and from the chunks before
     by the running sum of their K^T V, kept in fp32."""
-    time = q.shape[-2]
-    q, k, v = (F.pad(x, (0, 0, 0, -time % CHUNK)).unflatten(-2, (-1, CHUNK)) for x in (q, k, v))
+    time = q.shape[1]
+    q, k, v = (cut(x, CHUNK).contiguous() for x in (q, k, v))
     sums = (k.mT @ v).float()
-    before = F.pad(sums[..., :-1, :, :].cumsum(-3), (0, 0, 0, 0, 1, 0)).to(q.dtype)
-    y = (q @ k.mT).tril() @ v + q @ before
-    return y.flatten(-3, -2)[..., :time, :]
+    before = F.pad(sums[:, :-1].cumsum(1), (0, 0, 0, 0, 0, 0, 1, 0)).to(q.dtype)
+    return joined((q @ k.mT).tril() @ v + q @ before, time)
 
 
 class Lrpe(nn.Module):
@@ -64,14 +91,17 @@ class Lrpe(nn.Module):
         """q, k: [batch, time, heads, head_dim]."""
         angle = self.positions[:q.shape[1], None, None] * self.theta
         cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
-        u = self.reflect.to(q.dtype)
-        mirror = torch.eye(len(u), dtype=u.dtype, device=u.device) - 2 * torch.outer(u, u)
+        u = self.reflect
+        mirror = torch.eye(len(u), device=u.device) - 2 * torch.outer(u, u)
+        # The first of all pairs, then the second: the order does not matter to q k^T, and halves are
+        # faster than pairs.
+        mirror = torch.cat([mirror[:, 0::2], mirror[:, 1::2]], 1).to(q.dtype)
         return self.rotated(q @ mirror, cos, sin), self.rotated(k @ mirror, cos, sin)
 
     @staticmethod
     def rotated(x, cos, sin):
-        a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
-        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
 
 class Attention(nn.Module):
@@ -102,36 +132,44 @@ class Attention(nn.Module):
         q, k = self.features(q), self.features(k)
         if self.lrpe is not None:
             q, k = self.lrpe(q, k)
-        y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
-        return self.out_proj(self.output_norm(y.transpose(1, 2).flatten(2)))
+        return self.out_proj(self.output_norm(self.attend(q, k, v).flatten(2)))
 
 
 class SoftmaxAttention(Attention):
     def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
         return F.scaled_dot_product_attention(
-            q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0)
+            q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0
+        ).transpose(1, 2)
 
 
-class DiagAttention(SoftmaxAttention):
+class DiagAttention(Attention):
     """Attention inside blocks of `block` tokens."""
 
     def __init__(self, model, settings, length):
         super().__init__(model, settings, length)
         self.block, self.score = settings["block"], settings["score"]
+        self.scale = self.head_dim**-0.5
+        later = torch.ones(self.block, self.block).triu(1).bool()
+        self.register_buffer("mask", torch.zeros(self.block, self.block).masked_fill(
+            later, -math.inf), persistent=False)
 
     def attend(self, q, k, v):
-        time = q.shape[-2]
-        q, k, v = (F.pad(x, (0, 0, 0, -time % self.block)).unflatten(-2, (-1, self.block))
-                   for x in (q, k, v))
+        blocks = [cut(x, self.block) for x in (q, k, v)]
+        y = self.attend_in_blocks(*(x.flatten(0, 2) for x in blocks))
+        return joined(y.view(blocks[0].shape), q.shape[1])
+
+    def attend_in_blocks(self, q, k, v):
+        """All are [batch * blocks * heads, block, head_dim]."""
+        dropout = self.dropout if self.training else 0.0
+        if self.score == "softmax" and q.is_cuda:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
+        # On a CPU, products of whole blocks are faster than the fused attention.
         if self.score == "softmax":
-            # The blocks are sequences of a batch to the fused attention.
-            batch, heads = q.shape[:2]
-            y = super().attend(*(x.transpose(1, 2).flatten(0, 1) for x in (q, k, v)))
-            y = y.unflatten(0, (batch, -1)).transpose(1, 2)
+            scores = torch.baddbmm(self.mask.to(q.dtype), q, k.mT, alpha=self.scale).softmax(-1)
         else:
-            scores = F.relu((q @ k.mT) * self.head_dim**-0.5).tril()
-            y = F.dropout(scores, self.dropout, self.training) @ v
-        return y.flatten(2, 3)[:, :, :time]
+            scores = F.relu(q @ k.mT * self.scale).tril()
+        return (F.dropout(scores, dropout) if dropout else scores) @ v
 
 
 class NormAttention(Attention):
