@@ -1,0 +1,221 @@
+// Element-wise maps: a thread an element. `Launcher` runs them, see ops/cuda/table.h.
+#pragma once
+
+#include <type_traits>
+
+#include "ops/cuda/mask.h"
+#include "ops/cuda/portable.h"
+
+namespace transnormer::ops::cuda {
+
+using kernels::Gate;
+using kernels::Mask;
+
+TRANSNORMER_DEVICE inline float sigmoid(float x) {
+  return 1.F / (1.F + expf(-x));
+}
+
+template <Gate kind>
+TRANSNORMER_DEVICE float activated(float x) {
+  if constexpr (kind == Gate::silu) {
+    return x * sigmoid(x);
+  } else if constexpr (kind == Gate::relu) {
+    return x < 0.F ? 0.F : x;  // not-a-number passes, as it must in every kernel
+  } else {
+    return x;
+  }
+}
+
+template <Gate kind>
+TRANSNORMER_DEVICE float activation_slope(float x) {
+  if constexpr (kind == Gate::silu) {
+    const float s = sigmoid(x);
+    return s * (1.F + x * (1.F - s));
+  } else if constexpr (kind == Gate::relu) {
+    return x <= 0.F ? 0.F : 1.F;
+  } else {
+    return 1.F;
+  }
+}
+
+// Of element i of [rows, width]: its gate's place in [rows, 2 * width]; its factor's is `width`
+// further on.
+TRANSNORMER_DEVICE inline std::int64_t gate_place(std::int64_t i, std::int64_t width) {
+  return i + quotient(i, width) * width;
+}
+
+template <Gate kind, typename T>
+struct GatedElement {
+  const T* gate_up;
+  T* out;
+  std::int64_t width;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+    const T* gate = gate_up + gate_place(i, width);
+    out[i] = rounded<T>(activated<kind>(value(gate[0])) * value(gate[width]));
+  }
+};
+
+template <Gate kind, typename T>
+struct GatedBackwardElement {
+  const T* gate_up;
+  const T* d_out;
+  T* d_gate_up;
+  std::int64_t width;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t place = gate_place(i, width);
+    const float x = value(gate_up[place]);
+    const float g = value(d_out[i]);
+    d_gate_up[place] = rounded<T>(g * value(gate_up[place + width]) * activation_slope<kind>(x));
+    d_gate_up[place + width] = rounded<T>(g * activated<kind>(x));
+  }
+};
+
+TRANSNORMER_DEVICE inline float elu_of(float x, bool plus_one) {
+  if (x > 0.F) {
+    return plus_one ? x + 1.F : x;
+  }
+  return plus_one ? expf(x) : expm1f(x);
+}
+
+TRANSNORMER_DEVICE inline float elu_slope(float x) {
+  return x > 0.F ? 1.F : expf(x);
+}
+
+template <typename T>
+struct EluElement {
+  const T* x;
+  T* y;
+  bool plus_one;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+    y[i] = rounded<T>(elu_of(value(x[i]), plus_one));
+  }
+};
+
+template <typename T>
+struct EluBackwardElement {
+  const T* x;
+  const T* d_y;
+  T* d_x;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+    d_x[i] = rounded<T>(value(d_y[i]) * elu_slope(value(x[i])));
+  }
+};
+
+template <typename T>
+struct AccumulateElement {
+  const T* x;
+  float* sum;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const { sum[i] += value(x[i]); }
+};
+
+// A thread for each group of four elements of a sample.
+template <typename T>
+struct DropoutGroup {
+  Mask mask;
+  const T* x;
+  T* y;
+  std::int64_t elements;  // of a sample
+  std::int64_t groups;    // of a sample
+  std::int64_t first;     // of all elements
+  std::int64_t last;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t sample = quotient(first, elements) + quotient(i, groups);
+    const SampleMask own(mask, sample);
+    for_group(own, mask.first, elements, i % groups, [&](std::int64_t element, float factor) {
+      const std::int64_t place = sample * elements + element;
+      if (place >= first && place < last) {
+        y[place] = rounded<T>(value(x[place]) * factor);
+      }
+    });
+  }
+};
+
+struct MaskGroup {
+  Mask mask;
+  float* out;
+  std::int64_t count;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+    const SampleMask own(mask, 0);
+    for_group(own, mask.first, count, i,
+              [&](std::int64_t element, float factor) { out[element] = factor; });
+  }
+};
+
+template <typename Body>
+void by_gate(Gate kind, Body body) {
+  switch (kind) {
+    case Gate::silu:
+      body.template operator()<Gate::silu>();
+      break;
+    case Gate::relu:
+      body.template operator()<Gate::relu>();
+      break;
+    case Gate::none:
+      body.template operator()<Gate::none>();
+  }
+}
+
+template <typename Launcher>
+struct Elementwise {
+  static void gated(Gate kind, In gate_up, Out out, std::int64_t rows, std::int64_t width) {
+    by_type(gate_up.type, [&](auto* t) {
+      by_gate(kind, [&]<Gate k>() {
+        Launcher::elements(rows * width, GatedElement<k, std::remove_pointer_t<decltype(t)>>{
+                                             as(gate_up, t), as(out, t), width});
+      });
+    });
+  }
+
+  static void gated_backward(Gate kind, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
+                             std::int64_t width) {
+    by_type(gate_up.type, [&](auto* t) {
+      by_gate(kind, [&]<Gate k>() {
+        Launcher::elements(rows * width,
+                           GatedBackwardElement<k, std::remove_pointer_t<decltype(t)>>{
+                               as(gate_up, t), as(d_out, t), as(d_gate_up, t), width});
+      });
+    });
+  }
+
+  static void elu(bool plus_one, In x, Out y, std::int64_t count) {
+    by_type(x.type, [&](auto* t) {
+      Launcher::elements(count, EluElement{as(x, t), as(y, t), plus_one});
+    });
+  }
+
+  static void elu_backward(In x, In d_y, Out d_x, std::int64_t count) {
+    by_type(x.type, [&](auto* t) {
+      Launcher::elements(count, EluBackwardElement{as(x, t), as(d_y, t), as(d_x, t)});
+    });
+  }
+
+  static void accumulate(In x, float* sum, std::int64_t count) {
+    by_type(x.type, [&](auto* t) { Launcher::elements(count, AccumulateElement{as(x, t), sum}); });
+  }
+
+  static void dropout(const Mask& mask, In x, Out y, std::int64_t elements, std::int64_t first,
+                      std::int64_t last) {
+    if (first >= last) {
+      return;
+    }
+    const std::int64_t samples = (last - 1) / elements - first / elements + 1;
+    const std::int64_t groups = groups_touched(mask.first, elements);
+    by_type(x.type, [&](auto* t) {
+      Launcher::elements(samples * groups,
+                         DropoutGroup{mask, as(x, t), as(y, t), elements, groups, first, last});
+    });
+  }
+
+  static void dropout_mask(const Mask& mask, float* out, std::int64_t count) {
+    Launcher::elements(groups_touched(mask.first, count), MaskGroup{mask, out, count});
+  }
+};
+
+}  // namespace transnormer::ops::cuda

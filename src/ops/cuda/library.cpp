@@ -1,0 +1,15 @@
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/recording.h"
+#include "ops/cuda_library.h"
+
+const transnormer::ops::CudaLibrary* transnormer_cuda_library() {
+  namespace cuda = transnormer::ops::cuda;
+  static const transnormer::ops::CudaLibrary library{
+      .kernels = &cuda::kernels_of_device(),
+      .linear_attention_fits = cuda::linear_attention_fits,
+      .block_attention_fits = cuda::block_attention_fits,
+      .record = cuda::record,
+      .replay = cuda::replay,
+      .discard = cuda::discard};
+  return &library;
+}

@@ -1,0 +1,37 @@
+// The GPU's side of the program: a library of its own, made from src/ops/cuda where a CUDA toolkit
+// is found, and loaded only where a GPU is used. Without it a GPU works by LibTorch's operations.
+#pragma once
+
+#include <string>
+
+#include "ops/kernels/kernels.h"
+
+namespace transnormer::ops {
+
+// What the library gives. All work goes to LibTorch's current stream of the current device, and all
+// pointers in the arguments are to the memory of that device.
+struct CudaLibrary {
+  const kernels::Kernels* kernels;
+
+  // Whether the attentions' kernels find room on the current device; they use no scratch.
+  bool (*linear_attention_fits)(const kernels::LinearAttention&);
+  bool (*block_attention_fits)(const kernels::BlockAttention&);
+
+  // Records what body(argument) sends to the GPU, on a stream of its own and without running it.
+  // What it allocates stays with the recording. Throws what the body throws.
+  void* (*record)(void (*body)(void*), void* argument);
+  void (*replay)(void* recording);
+  void (*discard)(void* recording);
+};
+
+// Loads the library that lies beside the executable, or beside its folder (as for the tests).
+// LibTorch's CUDA library must be loaded. Returns why it could not be, or nothing.
+[[nodiscard]] std::string load_cuda_library();
+
+// Null where none is loaded.
+[[nodiscard]] const CudaLibrary* cuda_library();
+
+}  // namespace transnormer::ops
+
+// The library's one exported function.
+extern "C" const transnormer::ops::CudaLibrary* transnormer_cuda_library();

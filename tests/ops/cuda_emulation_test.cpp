@@ -1,0 +1,315 @@
+// The bodies of the GPU's kernels, run on the host (tests/ops/emulation.h), against the CPU's
+// kernels, which other tests compare with plain loops. What only a GPU can tell is in
+// cuda_test.cpp.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops/emulation.h"
+#include "ops/kernel_view.h"
+#include "ops/philox_tensor.h"
+#include "ops/reference.h"
+#include "ops/scratch.h"
+
+namespace transnormer::ops {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using kernels::Gate;
+using kernels::Kernels;
+
+// A tensor that a kernel is given, in fp32; it comes in the tested type unless it is `wide`.
+struct Given {
+  at::Tensor x;
+  bool wide = false;
+};
+
+Given wide(const at::Tensor& x) {
+  return {x, true};
+}
+
+// What a kernel fills, at first full of what is not a number.
+Given blank(at::IntArrayRef sizes) {
+  return {at::full(sizes, NAN)};
+}
+
+using Body = std::function<void(const Kernels&, const Tensors& given, const Tensors& results)>;
+
+Tensors as_type(const std::vector<Given>& given, at::ScalarType type) {
+  Tensors result;
+  for (const Given& g : given) {
+    result.push_back(g.wide ? g.x.clone() : g.x.to(type).clone());
+  }
+  return result;
+}
+
+Tensors emulated(const Tensors& given, const std::vector<Given>& blanks, at::ScalarType type,
+                 bool backwards, const Body& body) {
+  const Tensors results = as_type(blanks, type);
+  emulation_runs_backwards = backwards;
+  body(emulated_kernels(), given, results);
+  emulation_runs_backwards = false;
+  return results;
+}
+
+// Emulated in every type, the body gives what the CPU's kernels give in fp32 for the same rounded
+// inputs, and the same bits whatever the order of threads.
+void expect_like_cpu(const std::string& what, const std::vector<Given>& inputs,
+                     const std::vector<Given>& blanks, const Body& body) {
+  for (const auto& [type, tolerance] :
+       {std::pair{at::kFloat, 4e-6}, std::pair{at::kBFloat16, 0x1.02p-8},
+        std::pair{at::kHalf, 0x1.02p-11}}) {
+    const std::string name = what + ", " + c10::toString(type);
+    const Tensors given = as_type(inputs, type);
+    Tensors exact;
+    for (const at::Tensor& x : given) {
+      exact.push_back(x.is_floating_point() && x.scalar_type() != at::kDouble ? x.to(at::kFloat)
+                                                                              : x);
+    }
+    const Tensors expected = as_type(blanks, at::kFloat);
+    for (std::size_t i = 0; i < expected.size(); ++i) {  // what is changed in place was rounded too
+      if (!blanks[i].wide) {
+        expected[i].copy_(blanks[i].x.to(type));
+      }
+    }
+    body(kernels::kernels(), exact, expected);
+    const Tensors found = emulated(given, blanks, type, false, body);
+    const Tensors again = emulated(given, blanks, type, true, body);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_LT(distance(found[i], expected[i]), blanks[i].wide ? 4e-6 : tolerance)
+          << name << ", result " << i;
+      EXPECT_TRUE(at::equal(found[i], again[i])) << name << ": the order of threads matters";
+    }
+  }
+}
+
+TEST(CudaEmulation, HalvesAreRoundedAsTheLibraryRounds) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const c10::Half half(static_cast<std::uint16_t>(bits), c10::Half::from_bits());
+    const float wide = half;
+    const float read = cuda::value(cuda::Half{static_cast<std::uint16_t>(bits)});
+    EXPECT_TRUE(read == wide || (std::isnan(read) && std::isnan(wide))) << bits;
+    for (const float x : {wide, std::nextafter(wide, INFINITY), wide * 1.00048828125F,
+                          wide + 0x1.0p-25F, wide * 1.0007F}) {
+      const std::uint16_t expected = c10::Half(x).x;
+      if (!std::isnan(x)) {
+        ASSERT_EQ(cuda::rounded<cuda::Half>(x).bits, expected) << x;
+        ASSERT_EQ(cuda::rounded<cuda::Bf16>(x).bits, c10::BFloat16(x).x) << x;
+      }
+    }
+  }
+  EXPECT_TRUE(std::isnan(cuda::value(cuda::rounded<cuda::Half>(NAN))));
+  EXPECT_TRUE(std::isnan(cuda::value(cuda::rounded<cuda::Bf16>(NAN))));
+}
+
+TEST(CudaEmulation, GatesAndFeatureMaps) {
+  const Given joint{2 * normal({7, 2 * 53}, 1)}, g{normal({7, 53}, 2)};
+  for (const auto kind : {Gate::silu, Gate::relu, Gate::none}) {
+    expect_like_cpu("gate " + std::to_string(static_cast<int>(kind)), {joint, g},
+                    {blank({7, 53}), blank({7, 2 * 53})},
+                    [kind](const Kernels& k, const Tensors& x, const Tensors& y) {
+                      k.gated(kind, in(x[0]), out(y[0]), 7, 53);
+                      k.gated_backward(kind, in(x[0]), in(x[1]), out(y[1]), 7, 53);
+                    });
+  }
+  for (const bool plus_one : {true, false}) {
+    expect_like_cpu("elu", {g, joint}, {blank({7, 53}), blank({7, 53})},
+                    [plus_one](const Kernels& k, const Tensors& x, const Tensors& y) {
+                      k.elu(plus_one, in(x[0]), out(y[0]), 371);
+                      k.elu_backward(in(x[0]), in(x[1]), out(y[1]), 371);
+                    });
+  }
+}
+
+TEST(CudaEmulation, NormsOfAnyTypes) {
+  for (const std::int64_t dim : {2, 31, 32, 51, 200}) {
+    const at::Tensor x = normal({5, dim}, 1), g = normal({5, dim}, 2);
+    for (const bool wide_in : {false, true}) {
+      for (const bool wide_out : {false, true}) {
+        expect_like_cpu("norm of " + std::to_string(dim), {{x, wide_in}, {g, wide_out}},
+                        {{at::full({5, dim}, NAN), wide_out}, {at::full({5, dim}, NAN), wide_in}},
+                        [dim](const Kernels& k, const Tensors& t, const Tensors& y) {
+                          k.srms_norm(in(t[0]), out(y[0]), 5, dim, 1e-6F);
+                          k.srms_norm_backward(in(t[0]), in(t[1]), out(y[1]), 5, dim, 1e-6F);
+                        });
+      }
+    }
+  }
+}
+
+kernels::Mask some_mask(double p) {
+  return kernel_mask({0x123456789ABCDEF, 77, 5, 2, (1LL << 32) - 2}, p, 0, 0);
+}
+
+TEST(CudaEmulation, ResidualSumsWithDropoutAndNorm) {
+  // Rows of 3 samples; 51 is not made of groups of four.
+  for (const std::int64_t dim : {51, 64, 130}) {
+    for (const double p : {0.0, 0.4}) {
+      const kernels::Residual r{0, 12, 4, dim, 1e-6F, p > 0, some_mask(p)};
+      const Given x = wide(normal({12, dim}, 1)), y{normal({12, dim}, 2)};
+      const Given none = wide(at::full({12, dim}, NAN));
+      const std::string what = "residual of " + std::to_string(dim) + ", p " + std::to_string(p);
+      expect_like_cpu(what, {x, y}, {none, blank({12, dim}), none},
+                      [&r](const Kernels& k, const Tensors& t, const Tensors& o) {
+                        k.residual(r, in(t[0]), in(t[1]), out(o[0]), out(o[1]));
+                        const kernels::Out unwanted{nullptr, element_type(t[1])};
+                        k.residual(r, in(t[0]), in(t[1]), out(o[2]), unwanted);
+                      });
+      const Given d_sum = wide(normal({12, dim}, 3)), d_normed{normal({12, dim}, 4)};
+      expect_like_cpu(what + ", backward", {x, d_sum, d_normed},
+                      {none, blank({12, dim}), none, blank({12, dim}), none, blank({12, dim})},
+                      [&r](const Kernels& k, const Tensors& t, const Tensors& o) {
+                        const kernels::In without{nullptr, element_type(t[2])};
+                        const kernels::Out unwanted{nullptr, element_type(t[2])};
+                        k.residual_backward(r, in(t[0]), in(t[1]), in(t[2]), out(o[0]), out(o[1]));
+                        k.residual_backward(r, in(t[0]), without, in(t[2]), out(o[2]), unwanted);
+                        k.residual_backward(r, in(t[0]), in(t[1]), without,
+                                            {nullptr, kernels::Element::f32}, out(o[3]));
+                        k.residual_backward(r, in(t[0]), in(t[1]), in(t[2]), out(o[4]), out(o[5]));
+                      });
+    }
+  }
+}
+
+TEST(CudaEmulation, SumsOverAnyNumberOfRows) {
+  for (const std::int64_t rows : {0, 1, 64, 65, 4097}) {
+    expect_like_cpu("sums of " + std::to_string(rows) + " rows", {{normal({rows, 13}, 1)}},
+                    {wide(normal({13}, 2)), wide(normal({rows, 13}, 3))},
+                    [rows](const Kernels& k, const Tensors& x, const Tensors& y) {
+                      auto* sums = y[0].mutable_data_ptr<float>();
+                      k.add_column_sums(in(x[0]), sums, rows, 13, 0, 5);
+                      k.add_column_sums(in(x[0]), sums, rows, 13, 5, 13);
+                      k.accumulate(in(x[0]), y[1].mutable_data_ptr<float>(), rows * 13);
+                    });
+  }
+}
+
+TEST(CudaEmulation, DropoutMasksOfAnyStretch) {
+  for (const std::int64_t elements : {1, 3, 4, 41}) {
+    for (const std::uint64_t first : {0, 2, 7}) {
+      kernels::Mask mask = some_mask(0.3);
+      mask.first = first;
+      const std::int64_t all = 5 * elements;
+      expect_like_cpu("dropout of " + std::to_string(elements), {{normal({all}, 1)}},
+                      {blank({all}), wide(at::full({elements}, NAN))},
+                      [&](const Kernels& k, const Tensors& x, const Tensors& y) {
+                        k.dropout(mask, in(x[0]), out(y[0]), elements, 0, all / 2);
+                        k.dropout(mask, in(x[0]), out(y[0]), elements, all / 2, all);
+                        k.dropout_mask(mask, y[1].mutable_data_ptr<float>(), elements);
+                      });
+    }
+  }
+}
+
+TEST(CudaEmulation, AReplayedStepReadsItsCountersAnew) {
+  const DropoutKey key{.seed = 9, .update = 4, .layer = -1, .site = 2, .first_sample = 1000};
+  const kernels::LiveCounters counters{4, 1000};
+  kernels::Mask live = kernel_mask({9, 0, -1, 2, 0}, 0.5, 0, 0);
+  live.live = &counters;
+  live.seed = 9;
+  live.layer = -1;
+  live.site = 2;
+  const at::Tensor x = normal({3, 40}, 1);
+  at::Tensor baked = at::empty_like(x), read = at::empty_like(x);
+  emulated_kernels().dropout(kernel_mask(key, 0.5, 0, 0), in(x), out(baked), 40, 0, 120);
+  emulated_kernels().dropout(live, in(x), out(read), 40, 0, 120);
+  EXPECT_TRUE(at::equal(baked, read));
+}
+
+TEST(CudaEmulation, Lrpe) {
+  constexpr std::int64_t kTime = 21, kHeads = 3;
+  for (const std::int64_t dim : {2, 24, 70}) {
+    const at::Tensor angle = normal({kTime, dim / 2}, 7).repeat_interleave(2, -1);
+    const at::Tensor sign = at::tensor({-1.F, 1.F}).repeat({dim / 2});
+    const Given cosine = wide(angle.cos()), sine = wide(angle.sin() * sign);
+    const Given unit = wide(at::full({dim}, 1 / std::sqrt(static_cast<double>(dim)), at::kFloat));
+    const Given position = wide(at::arange(kTime, at::kDouble) + 5);
+    const Given x{normal({2, kTime, kHeads, dim}, 1)}, g{normal({2, kTime, kHeads, dim}, 2)};
+    expect_like_cpu(
+        "lrpe of " + std::to_string(dim), {x, g, cosine, sine, position, unit},
+        {blank(x.x.sizes()), blank(x.x.sizes()), wide(at::ones({dim / 2}, at::kDouble))},
+        [&](const Kernels& k, const Tensors& t, const Tensors& y) {
+          const kernels::LrpeRows rows{0,
+                                       2 * kTime,
+                                       kTime,
+                                       kHeads,
+                                       dim,
+                                       t[2].const_data_ptr<float>(),
+                                       t[3].const_data_ptr<float>(),
+                                       t[4].const_data_ptr<double>(),
+                                       t[5].const_data_ptr<float>()};
+          k.lrpe(rows, in(t[0]), out(y[0]));
+          k.lrpe_backward(rows, in(t[0]), in(t[1]), out(y[1]), y[2].mutable_data_ptr<double>());
+        });
+  }
+}
+
+// [batch, time, heads, dim]
+Given heads_of(std::int64_t time, std::int64_t dim, std::uint64_t seed) {
+  return {normal({2, time, 3, dim}, seed)};
+}
+
+TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
+  for (const auto& [time, key_dim, value_dim] :
+       {std::tuple{1, 24, 17}, std::tuple{63, 24, 17}, std::tuple{64, 64, 64},
+        std::tuple{65, 13, 70}, std::tuple{130, 70, 13}, std::tuple{40, 66, 65}}) {
+    const Given q = heads_of(time, key_dim, 1), k = heads_of(time, key_dim, 2);
+    const Given v = heads_of(time, value_dim, 3), g = heads_of(time, value_dim, 4);
+    const Given state = wide(normal({6, key_dim, value_dim}, 5));
+    const Scratch scratch(kernels::linear_attention_scratch(key_dim, value_dim));
+    const kernels::LinearAttention shape{0, 6, time, 3, key_dim, value_dim, scratch.data()};
+    expect_like_cpu("linear attention over " + std::to_string(time), {q, k, v, g},
+                    {blank(v.x.sizes()), blank(v.x.sizes()), blank(q.x.sizes()), blank(k.x.sizes()),
+                     blank(v.x.sizes()), state},
+                    [&shape](const Kernels& set, const Tensors& t, const Tensors& y) {
+                      set.linear_attention(shape, in(t[0]), in(t[1]), in(t[2]), out(y[0]), nullptr);
+                      set.linear_attention(shape, in(t[0]), in(t[1]), in(t[2]), out(y[1]),
+                                           y[5].mutable_data_ptr<float>());
+                      set.linear_attention_backward(shape, in(t[0]), in(t[1]), in(t[2]), in(t[3]),
+                                                    out(y[2]), out(y[3]), out(y[4]));
+                    });
+  }
+}
+
+TEST(CudaEmulation, BlockAttentionWithAndWithoutDropout) {
+  for (const auto& [time, dim, block] : {std::tuple{1, 24, 8}, std::tuple{37, 24, 8},
+                                         std::tuple{130, 64, 64}, std::tuple{100, 13, 70}}) {
+    for (const bool softmax : {true, false}) {
+      for (const bool drops : {true, false}) {
+        const Given q = heads_of(time, dim, 1), k = heads_of(time, dim, 2);
+        const Given v = heads_of(time, dim, 3), g = heads_of(time, dim, 4);
+        const Scratch scratch(kernels::block_attention_scratch(block, dim));
+        const kernels::BlockAttention shape{
+            0, 6, time, 3, dim, block, 0.2F, softmax, drops, some_mask(0.3), scratch.data()};
+        expect_like_cpu(
+            "blocks of " + std::to_string(block), {q, k, v, g},
+            {blank(v.x.sizes()), blank(q.x.sizes()), blank(k.x.sizes()), blank(v.x.sizes())},
+            [&shape](const Kernels& set, const Tensors& t, const Tensors& y) {
+              set.block_attention(shape, in(t[0]), in(t[1]), in(t[2]), out(y[0]));
+              set.block_attention_backward(shape, in(t[0]), in(t[1]), in(t[2]), in(t[3]), out(y[1]),
+                                           out(y[2]), out(y[3]));
+            });
+      }
+    }
+  }
+}
+
+TEST(CudaEmulation, CrossEntropyInPlace) {
+  for (const std::int64_t words : {5, 512, 1037}) {
+    const at::Tensor targets = at::arange(9, at::kLong) * 31 % words;
+    targets[3].fill_(-1);
+    for (const bool gradient : {true, false}) {
+      expect_like_cpu("cross entropy of " + std::to_string(words), {wide(targets)},
+                      {{3 * normal({9, words}, 1)}, wide(at::full({9}, NAN))},
+                      [&](const Kernels& k, const Tensors& t, const Tensors& y) {
+                        k.cross_entropy(out(y[0]), t[0].const_data_ptr<std::int64_t>(),
+                                        y[1].mutable_data_ptr<float>(), 9, words, 0.37F, gradient);
+                      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace transnormer::ops
