@@ -154,7 +154,7 @@ class Side:
 
     def warm_up(self):
         """Compiles where that is asked for; says how many steps a repeat takes."""
-        self.seconds(2)
+        self.seconds(1)
         return max(1, round(LEAST_REPEAT_SECONDS / self.seconds(1)))
 
 
@@ -215,7 +215,8 @@ def work():
             if steps is None:
                 steps = side.warm_up()
                 side.reset_peak()
-            side.seconds(1)
+            else:
+                side.seconds(1)  # what rest() gave back is made anew
             speeds = [steps * side.tokens / side.seconds(steps) for _ in range(request["repeat"])]
             peak = side.peak()
             side.rest()
@@ -493,7 +494,10 @@ def main():
     arguments = parser.parse_args()
     if arguments.threads:
         arguments.set.append(f"train.threads={arguments.threads}")
-    answer = compare(arguments)
+    try:
+        answer = compare(arguments)
+    except KeyboardInterrupt:
+        return 130
     if arguments.json:
         print(json.dumps(answer, indent=2))
     else:

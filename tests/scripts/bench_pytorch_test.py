@@ -1,0 +1,180 @@
+"""scripts/bench_pytorch.py measures the same model on both sides, and says why where it cannot."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts/bench_pytorch.py"
+PROGRAM = os.environ.get("TRANSNORMER_PROGRAM", ROOT / "build/transnormer")
+sys.path.insert(0, str(ROOT / "scripts"))
+import bench_pytorch  # noqa: E402
+from pytorch_model import TransNormer  # noqa: E402
+
+
+def run(*arguments):
+    """(exit status, what it said on stdout, and on stderr)."""
+    done = subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True,
+                          text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+class FakeSide:
+    """A side whose turns are known beforehand."""
+
+    def __init__(self, name, *turns, linear_attention=None):
+        self.name, self.turns, self.linear_attention = name, list(turns), linear_attention
+        self.closed = False
+
+    def turn(self):
+        turn = self.turns.pop(0)
+        if isinstance(turn, str):
+            raise bench_pytorch.Fault(turn)
+        return turn
+
+    def close(self):
+        self.closed = True
+
+
+def measure(*sides, rounds=2):
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        rows = bench_pytorch.measure(sides, rounds, 64)
+    return rows, said.getvalue().splitlines()
+
+
+class Measuring(unittest.TestCase):
+    def test_lets_the_sides_take_turns(self):
+        ours, theirs = FakeSide("ours", (2, 1, 1), (2, 1, 1)), FakeSide("theirs", (1, 1, 1), (1, 1, 1))
+        said = measure(ours, theirs)[1]
+        self.assertEqual([line.split(": ")[1] for line in said], ["ours", "theirs"] * 2)
+        self.assertTrue(ours.closed and theirs.closed)
+
+    def test_counts_the_best_and_divides_ours_by_theirs(self):
+        rows, _ = measure(FakeSide("ours", (300, 200, 7), (290, 100, 9)),
+                          FakeSide("theirs", (100, 90, 5), (150, 80, 4), linear_attention="chunked"))
+        self.assertEqual([rows[0][key] for key in ("tokens_per_s", "tokens_per_s_median",
+                                                   "peak_memory_bytes", "ratio", "error")],
+                         [300, 150, 9, None, None])
+        self.assertEqual([rows[1][key] for key in ("tokens_per_s", "tokens_per_s_median", "ratio",
+                                                   "linear_attention")], [150, 85, 2, "chunked"])
+
+    def test_goes_on_without_a_side_that_fails(self):
+        failing = FakeSide("theirs", "out of memory")
+        rows, said = measure(FakeSide("ours", (2, 2, 1), (2, 2, 1)), failing,
+                             FakeSide("others", (1, 1, 1), (1, 1, 1)))
+        self.assertEqual([row["error"] for row in rows], [None, "out of memory", None])
+        self.assertEqual([row["ratio"] for row in rows], [None, None, 2])
+        self.assertEqual(len(said), 5)
+
+    def test_shows_a_failed_side_with_its_reason_and_no_ratio(self):
+        rows, _ = measure(FakeSide("ours", (2000, 2000, 1 << 30)), FakeSide("theirs", "out of memory"),
+                          FakeSide("others", (1000, 800, 3 << 20)), rounds=1)
+        common = {"length": 512, "batch_size": 8, "mode": "train", "precision": "bf16"}
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            bench_pytorch.show({"device": "cpu", "threads": 2, "parameters": 10, "rounds": 1,
+                                "rows": [{**row, **common} for row in rows]})
+        _, _, ours, theirs, others = said.getvalue().splitlines()
+        self.assertEqual(ours.split(), ["ours", "512", "8", "2,000.0", "2,000.0", "1.00", "GiB"])
+        self.assertEqual(theirs.split(), ["theirs", "512", "8", "out", "of", "memory", "-"])
+        self.assertEqual(others.split(), ["others", "512", "8", "1,000.0", "800.0", "3", "MiB", "2.00"])
+
+
+class AWorker(unittest.TestCase):
+    def test_that_fails_says_why_in_a_few_words(self):
+        worker = bench_pytorch.Worker({"task": "time", "device": "cpu"})
+        self.addCleanup(worker.close)
+        with self.assertRaisesRegex(bench_pytorch.Fault, "KeyError: 'threads'"):
+            worker.hear()
+
+    def test_that_is_killed_is_taken_to_have_run_out_of_memory(self):
+        worker = bench_pytorch.Worker({"task": "choose", "device": "cpu"})
+        self.addCleanup(worker.close)
+        worker.process.kill()
+        with self.assertRaisesRegex(bench_pytorch.Fault, "killed, most likely out of memory"):
+            worker.hear()
+
+    def test_knows_what_memory_that_is_refused_looks_like(self):
+        with self.assertRaises(RuntimeError) as refused:
+            torch.empty(1 << 60)
+        self.assertEqual(bench_pytorch.words_for(refused.exception), "out of memory")
+
+    def test_of_another_model_is_never_timed(self):
+        worker = mock.Mock()
+        worker.hear.return_value = {"tensors": {"embed.weight": [7, 4], "more": [1]}}
+        side = bench_pytorch.PyTorch({"compiled": False, "linear_attention": None},
+                                     {"embed.weight": [8, 4], "less": [1]})
+        with mock.patch.object(bench_pytorch, "Worker", return_value=worker), \
+                self.assertRaisesRegex(SystemExit, "not the same model: embed.weight, less, more"):
+            side.turn()
+        worker.say.assert_not_called()
+
+
+class TheProgramsFaults(unittest.TestCase):
+    def test_are_passed_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "program"
+            program.write_text('#!/bin/sh\necho "model.dim: expected more" >&2\nexit 2\n')
+            program.chmod(0o755)
+            self.assertEqual(run("some.json", "--transnormer", program),
+                             (2, "", "model.dim: expected more\n"))
+
+    def test_say_how_to_get_it_where_it_is_missing(self):
+        status, _, said = run("some.json", "--transnormer", "/nonesuch/transnormer")
+        self.assertEqual(status, 1)
+        self.assertRegex(said, "^bench_pytorch.py: /nonesuch/transnormer: No such file.*build.sh")
+
+
+@unittest.skipUnless(pathlib.Path(PROGRAM).exists(), f"{PROGRAM} is not built")
+class BesideTheProgram(unittest.TestCase):
+    SMALL = ["layers=3", "dim=32", "heads=2", "vocab_size=100"]
+
+    def test_every_kind_of_model_has_the_programs_tensors(self):
+        diag_rms = '{"attention":"diag","score":"relu","output_norm":"rms"}'
+        for settings in (["variant=t1"], ["variant=t2"], ["variant=transformer"],
+                         ["variant=custom", "early_layers=2", f"early={diag_rms}", "norm=rms", "ffn=mlp", "ffn_dim=40",
+                          "position=learned", "norm_placement=post", "tie_embeddings=false"]):
+            with self.subTest(settings=settings):
+                sets = [word for setting in [*settings, *self.SMALL]
+                        for word in ("--set", "model." + setting)]
+                config, inspected = (
+                    json.loads(subprocess.check_output([PROGRAM, *words, "--json", *sets]))
+                    for words in (["config", "show", ROOT / "configs/tiny.json"],
+                                  ["inspect", ROOT / "configs/tiny.json"]))
+                with torch.device("meta"):
+                    model = TransNormer(config["model"], inspected["vocab_size"],
+                                        config["data"]["tokens_per_sample"])
+                self.assertEqual(
+                    {name: list(value.shape) for name, value in model.state_dict().items()},
+                    {tensor["name"]: tensor["shape"] for tensor in inspected["tensors"]})
+
+    def test_is_measured_at_each_length(self):
+        sets = [word for setting in self.SMALL for word in ("--set", "model." + setting)]
+        status, answer, said = run(ROOT / "configs/tiny.json", *sets, "--lengths", "16,80",
+                                   "--batch-size", "2", "--precision", "bf16", "--rounds", "1",
+                                   "--repeat", "1", "--no-compiled", "--linear-attention", "chunked",
+                                   "--device", "cpu", "--transnormer", PROGRAM, "--json")
+        self.assertEqual(status, 0, said)
+        rows = json.loads(answer)["rows"]
+        self.assertEqual([(row["side"], row["length"]) for row in rows],
+                         [("transnormer", 16), ("PyTorch eager", 16),
+                          ("transnormer", 80), ("PyTorch eager", 80)])
+        for row in rows:
+            self.assertIsNone(row["error"])
+            self.assertEqual((row["batch_size"], row["precision"], row["mode"]), (2, "bf16", "train"))
+            self.assertGreaterEqual(row["tokens_per_s"], row["tokens_per_s_median"])
+            self.assertGreater(row["peak_memory_bytes"], 10 << 20)
+        for ours, theirs in zip(rows[::2], rows[1::2]):
+            self.assertAlmostEqual(theirs["ratio"], ours["tokens_per_s"] / theirs["tokens_per_s"])
+
+
+if __name__ == "__main__":
+    unittest.main()
