@@ -45,13 +45,15 @@ class Fault(Exception):
 # ---- The worker: one PyTorch side in a process of its own ----
 
 
-def available_memory():
-    """Bytes that a new process can have, or None where the system does not say."""
-    with contextlib.suppress(OSError):
+def limit_memory():
+    """To be refused memory that is not there, rather than have the system end some process."""
+    with contextlib.suppress(OSError, ValueError):
         for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
+                limit = int(line.split()[1]) * 1024 * 9 // 10
+                _, most = resource.getrlimit(resource.RLIMIT_DATA)
+                limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
+                resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def peak_memory():
@@ -166,7 +168,7 @@ def attention_seconds(request):
 
     torch.set_num_threads(request["threads"])
     model = request["model"]
-    shape = (request["batch_size"], model["heads"], request["length"],
+    shape = (request["batch_size"], request["length"], model["heads"],
              model["dim"] // model["heads"])
     compute = {"bf16": torch.bfloat16}.get(request["precision"], torch.float32)
     parts = [torch.rand(shape, device=request["device"], dtype=compute,
@@ -200,10 +202,8 @@ def work():
         print(json.dumps(what), file=answers, flush=True)
 
     request = json.loads(sys.stdin.readline())
-    limit = available_memory()
-    if request["device"] == "cpu" and limit:
-        # To be told, rather than to have the system end this or another process.
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    if request["device"] == "cpu":
+        limit_memory()
     try:
         if request["task"] == "choose":
             answer(**attention_seconds(request))

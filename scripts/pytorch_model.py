@@ -285,5 +285,5 @@ class TransNormer(nn.Module):
         return F.linear(x.to(self.compute), (self.output or self.embed).weight)
 
     def loss(self, tokens, targets, reduction="mean"):
-        """From the logits as they are: in bf16 on a CPU, which is what is fastest there."""
+        """In fp32, which is what autocast makes of it."""
         return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten(), reduction=reduction)

@@ -18,7 +18,7 @@ SCRIPT = ROOT / "scripts/bench_pytorch.py"
 PROGRAM = os.environ.get("TRANSNORMER_PROGRAM", ROOT / "build/transnormer")
 sys.path.insert(0, str(ROOT / "scripts"))
 import bench_pytorch  # noqa: E402
-from pytorch_model import TransNormer  # noqa: E402
+import pytorch_model  # noqa: E402
 
 
 def run(*arguments):
@@ -88,6 +88,24 @@ class Measuring(unittest.TestCase):
         self.assertEqual(others.split(), ["others", "512", "8", "1,000.0", "800.0", "3", "MiB", "2.00"])
 
 
+class ChoosingAForm(unittest.TestCase):
+    def test_times_both_at_the_shape_of_the_request(self):
+        shapes = []
+
+        def attention(q, k, v):
+            shapes.append([list(x.shape) for x in (q, k, v)])
+            return q + k + v
+
+        patches = {f"{form}_linear_attention": attention for form in ("quadratic", "chunked")}
+        with mock.patch.multiple(pytorch_model, **patches):
+            seconds = bench_pytorch.attention_seconds(
+                {"model": {"dim": 12, "heads": 2}, "batch_size": 3, "length": 50, "mode": "train",
+                 "precision": "bf16", "device": "cpu", "threads": torch.get_num_threads()})
+        self.assertEqual(seconds.keys(), {"quadratic", "chunked"})
+        for shape in shapes:
+            self.assertEqual(shape, [[3, 50, 2, 6]] * 3)
+
+
 class AWorker(unittest.TestCase):
     def test_that_fails_says_why_in_a_few_words(self):
         worker = bench_pytorch.Worker({"task": "time", "device": "cpu"})
@@ -150,8 +168,8 @@ class BesideTheProgram(unittest.TestCase):
                     for words in (["config", "show", ROOT / "configs/tiny.json"],
                                   ["inspect", ROOT / "configs/tiny.json"]))
                 with torch.device("meta"):
-                    model = TransNormer(config["model"], inspected["vocab_size"],
-                                        config["data"]["tokens_per_sample"])
+                    model = pytorch_model.TransNormer(config["model"], inspected["vocab_size"],
+                                                      config["data"]["tokens_per_sample"])
                 self.assertEqual(
                     {name: list(value.shape) for name, value in model.state_dict().items()},
                     {tensor["name"]: tensor["shape"] for tensor in inspected["tensors"]})
