@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/outcome.h"
 #include "util/file.h"
+#include "util/memory.h"
 #include "util/version.h"
 
 namespace {
@@ -24,6 +25,7 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
 
 int main(int argc, char** argv) {
   transnormer::reserve_standard_streams();
+  transnormer::keep_freed_memory();
   CLI::App app{"Trains, evaluates and compares linear-attention language models.", "transnormer"};
   app.require_subcommand(1);
   app.set_version_flag("--version", transnormer::program_version());

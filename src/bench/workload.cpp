@@ -9,6 +9,7 @@
 
 #include "model/flops.h"
 #include "model/footprint.h"
+#include "model/recorded_pass.h"
 #include "ops/linear_cross_entropy.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
@@ -98,16 +99,15 @@ class TrainWorkload final : public ModelWorkload {
         scaler_(options.compute == at::kHalf),
         lr_(options.optimizer.lr),
         inputs_(random_tokens(length_)),
-        targets_(random_tokens(length_).flatten()) {
+        targets_(random_tokens(length_)),
+        pass_(*model_) {
     context_.training = true;
   }
 
   void step() override {
     optimizer_.zero_gradients();
-    ops::LinearCrossEntropyOptions options = loss_options();
-    options.scale = scaler_.scale() / static_cast<double>(batch_ * length_);
-    const at::Tensor hidden = model_->forward(inputs_, context_).flatten(0, 1);
-    ops::linear_cross_entropy(hidden, model_->output_weight(), targets_, options).loss.backward();
+    (void)pass_.run(inputs_, targets_, context_,
+                    scaler_.scale() / static_cast<double>(batch_ * length_));
     const std::vector<at::Tensor> gradients = optimizer_.gradients();
     scaler_.unscale(gradients);
     const at::Tensor norm = global_norm(gradient_norms(gradients));
@@ -131,6 +131,7 @@ class TrainWorkload final : public ModelWorkload {
   double lr_;
   at::Tensor inputs_;
   at::Tensor targets_;
+  RecordedPass pass_;
 };
 
 class InferWorkload final : public ModelWorkload {

@@ -25,11 +25,13 @@ struct ForwardContext {
   bool activation_checkpointing = false;
   std::uint64_t seed = 0;
   std::int64_t update = 0;
-  std::int64_t first_sample = 0;    // global number of the batch's first row
+  std::int64_t first_sample = 0;  // global number of the batch's first row
+  // Where both stand instead, in the GPU's memory, for a pass that is recorded (RecordedPass).
+  const ops::kernels::LiveCounters* live = nullptr;
   std::int64_t first_position = 0;  // of the batch's first token; set by the model from the state
 
   [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {
-    return {seed, update, layer, static_cast<std::int64_t>(site), first_sample};
+    return {seed, update, layer, static_cast<std::int64_t>(site), first_sample, live};
   }
 };
 

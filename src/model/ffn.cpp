@@ -9,22 +9,17 @@ class Glu : public Ffn {
  public:
   Glu(std::int64_t dim, std::int64_t width, Activation activation, at::Device device)
       : activation_(activation),
-        gate_(register_module("gate_proj",
-                              std::make_shared<Linear>(dim, width, LinearStart{}, device))),
-        up_(register_module("up_proj",
-                            std::make_shared<Linear>(dim, width, LinearStart{}, device))),
+        gate_up_(*this, dim, {{"gate_proj", width, {}}, {"up_proj", width, {}}}, device),
         down_(register_module("down_proj",
                               std::make_shared<Linear>(width, dim, LinearStart{}, device))) {}
 
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType compute) const override {
-    return down_->forward(
-        ops::gated(gate_->forward(x, compute), up_->forward(x, compute), activation_), compute);
+    return down_->forward(ops::gated(gate_up_.forward(x, compute), activation_), compute);
   }
 
  private:
   Activation activation_;
-  std::shared_ptr<Linear> gate_;
-  std::shared_ptr<Linear> up_;
+  LinearGroup gate_up_;
   std::shared_ptr<Linear> down_;
 };
 

@@ -6,7 +6,7 @@ namespace transnormer {
 
 FlopsPerToken flops_per_token(const TransNormer& model, std::int64_t length) {
   FlopsPerToken flops;
-  flops.output = 2 * static_cast<double>(model.output_weight().numel());
+  flops.output = 2 * static_cast<double>(model.output_weight().value().numel());
   for (const NamedTensor& named : named_tensors(model)) {
     if (named.name.starts_with("layers.") && named.tensor.dim() == 2) {
       flops.layers += 2 * static_cast<double>(named.tensor.numel());

@@ -2,7 +2,6 @@
 
 #include "model/attention/registry.h"
 #include "model/recompute.h"
-#include "ops/dropout.h"
 
 namespace transnormer {
 
@@ -27,23 +26,34 @@ Layer::Layer(const ModelConfig& config, std::int64_t index, at::Device device)
   parameters_ = parameters();
 }
 
-template <typename Part>
-at::Tensor Layer::residual(const at::Tensor& x, const Norm& norm, DropoutSite site,
-                           const ForwardContext& context, const Part& part) const {
-  const bool pre = placement_ == NormPlacement::pre;
-  const at::Tensor y = part(pre ? norm.forward(x, context.compute) : x.to(context.compute));
-  const at::Tensor sum =
-      x + ops::dropout(y, context.training ? dropout_ : 0, context.dropout_key(index_, site));
-  return pre ? sum : norm.forward(sum, at::kFloat);
-}
-
 at::Tensor Layer::forward(const at::Tensor& x, const ForwardContext& context,
                           AttentionState* state) {
-  const at::Tensor attended =
-      residual(x, *attention_norm_, DropoutSite::attention, context,
-               [&](const at::Tensor& in) { return attention_->forward(in, context, state); });
-  return residual(attended, *ffn_norm_, DropoutSite::ffn, context,
-                  [&](const at::Tensor& in) { return ffn_->forward(in, context.compute); });
+  return placement_ == NormPlacement::pre ? forward_pre(x, context, state)
+                                          : forward_post(x, context, state);
+}
+
+at::Tensor Layer::forward_pre(const at::Tensor& x, const ForwardContext& context,
+                              AttentionState* state) {
+  const auto [before, attention_input] = attention_norm_->forward(x, {}, {}, context.compute);
+  const at::Tensor attended = attention_->forward(attention_input, context, state);
+  const auto [between, ffn_input] =
+      ffn_norm_->forward(before, attended, drop(DropoutSite::attention, context), context.compute);
+  return ops::residual(between, ffn_->forward(ffn_input, context.compute),
+                       drop(DropoutSite::ffn, context));
+}
+
+at::Tensor Layer::forward_post(const at::Tensor& x, const ForwardContext& context,
+                               AttentionState* state) {
+  const at::Tensor attended = attention_->forward(x.to(context.compute), context, state);
+  const at::Tensor between =
+      attention_norm_->forward(x, attended, drop(DropoutSite::attention, context), at::kFloat)
+          .normed;
+  const at::Tensor fed = ffn_->forward(between.to(context.compute), context.compute);
+  return ffn_norm_->forward(between, fed, drop(DropoutSite::ffn, context), at::kFloat).normed;
+}
+
+ops::Drop Layer::drop(DropoutSite site, const ForwardContext& context) const {
+  return {context.training ? dropout_ : 0, context.dropout_key(index_, site)};
 }
 
 at::Tensor Layer::forward_recomputed(const at::Tensor& x, const ForwardContext& context) {

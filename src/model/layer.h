@@ -12,6 +12,7 @@
 #include "model/attention/attention.h"
 #include "model/ffn.h"
 #include "model/norm.h"
+#include "ops/residual.h"
 
 namespace transnormer {
 
@@ -30,10 +31,11 @@ class Layer : public torch::nn::Module {
   [[nodiscard]] const Attention& attention() const { return *attention_; }
 
  private:
-  // One part with what surrounds it; `part` maps [batch, time, dim] of the type of the products.
-  template <typename Part>
-  [[nodiscard]] at::Tensor residual(const at::Tensor& x, const Norm& norm, DropoutSite site,
-                                    const ForwardContext& context, const Part& part) const;
+  [[nodiscard]] at::Tensor forward_pre(const at::Tensor& x, const ForwardContext& context,
+                                       AttentionState* state);
+  [[nodiscard]] at::Tensor forward_post(const at::Tensor& x, const ForwardContext& context,
+                                        AttentionState* state);
+  [[nodiscard]] ops::Drop drop(DropoutSite site, const ForwardContext& context) const;
 
   std::int64_t index_;
   NormPlacement placement_;

@@ -1,17 +1,58 @@
 #include "model/linear.h"
 
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "ops/linear.h"
 
 namespace transnormer {
+namespace {
+
+at::Tensor empty(at::IntArrayRef sizes, at::Device device) {
+  return at::empty(sizes, at::device(device));
+}
+
+}  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, LinearStart start, at::Device device)
+    : Linear(empty({out, in}, device), empty({out}, device), start) {}
+
+Linear::Linear(const at::Tensor& weight, const at::Tensor& bias, LinearStart start)
     : start_(start),
-      weight_(register_parameter("weight", at::empty({out, in}, at::device(device)))),
-      bias_(register_parameter("bias", at::empty({out}, at::device(device)))) {}
+      weight_(register_parameter("weight", weight)),
+      bias_(register_parameter("bias", bias)),
+      weight_operand_(weight_),
+      bias_operand_(bias_) {}
 
 at::Tensor Linear::forward(const at::Tensor& x, at::ScalarType compute) const {
+  return ops::linear(x, weight_operand_, bias_operand_, compute);
+}
+
+LinearGroup::LinearGroup(torch::nn::Module& owner, std::int64_t in, const std::vector<Part>& parts,
+                         at::Device device) {
+  std::int64_t out = 0;
+  for (const Part& part : parts) {
+    out += part.out;
+  }
+  const at::Tensor weight = empty({out, in}, device);
+  const at::Tensor bias = empty({out}, device);
+  std::vector<at::Tensor> weights;
+  std::vector<at::Tensor> biases;
+  std::int64_t first = 0;
+  for (const Part& part : parts) {
+    const auto linear = owner.register_module(
+        part.name, std::make_shared<Linear>(weight.narrow(0, first, part.out).detach(),
+                                            bias.narrow(0, first, part.out).detach(), part.start));
+    weights.push_back(linear->weight());
+    biases.push_back(linear->bias());
+    first += part.out;
+  }
+  weight_ = ops::Weight(weight, std::move(weights));
+  bias_ = ops::Weight(bias, std::move(biases));
+}
+
+at::Tensor LinearGroup::forward(const at::Tensor& x, at::ScalarType compute) const {
   return ops::linear(x, weight_, bias_, compute);
 }
 
@@ -26,7 +67,7 @@ void Linear::initialize(const Initializer& initializer, const std::string& prefi
 }
 
 Table::Table(std::int64_t rows, std::int64_t dim, at::Device device)
-    : weight_(register_parameter("weight", at::empty({rows, dim}, at::device(device)))) {}
+    : weight_(register_parameter("weight", empty({rows, dim}, device))), operand_(weight_) {}
 
 void Table::initialize(const Initializer& initializer, const std::string& prefix) {
   initializer.normal(weight_, prefix + "weight",

@@ -1,4 +1,4 @@
-// An affine map with an initialisation of its own.
+// Affine maps with an initialisation of their own.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/initializer.h"
+#include "ops/weight.h"
 
 namespace transnormer {
 
@@ -22,15 +24,41 @@ struct LinearStart {
 class Linear : public torch::nn::Module, public Initializable {
  public:
   Linear(std::int64_t in, std::int64_t out, LinearStart start, at::Device device);
+  // On memory that is there already.
+  Linear(const at::Tensor& weight, const at::Tensor& bias, LinearStart start);
 
   // x: [.., in] -> [.., out] in the type `compute`.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType compute) const;
   void initialize(const Initializer& initializer, const std::string& prefix) override;
 
+  [[nodiscard]] const at::Tensor& weight() const { return weight_; }
+  [[nodiscard]] const at::Tensor& bias() const { return bias_; }
+
  private:
   LinearStart start_;
   at::Tensor weight_;
   at::Tensor bias_;
+  ops::Weight weight_operand_;
+  ops::Weight bias_operand_;
+};
+
+// Linears of one input that lie side by side in memory, so that one product serves them all.
+class LinearGroup {
+ public:
+  struct Part {
+    const char* name;  // under which it is registered
+    std::int64_t out;
+    LinearStart start;
+  };
+  LinearGroup(torch::nn::Module& owner, std::int64_t in, const std::vector<Part>& parts,
+              at::Device device);
+
+  // x: [.., in] -> [.., sum of all out], side by side, in the type `compute`.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType compute) const;
+
+ private:
+  ops::Weight weight_;
+  ops::Weight bias_;
 };
 
 // A table of rows ("weight", [rows, dim]), normal with standard deviation dim^-1/2: the embedding,
@@ -40,10 +68,12 @@ class Table : public torch::nn::Module, public Initializable {
   Table(std::int64_t rows, std::int64_t dim, at::Device device);
 
   [[nodiscard]] const at::Tensor& weight() const { return weight_; }
+  [[nodiscard]] const ops::Weight& operand() const { return operand_; }
   void initialize(const Initializer& initializer, const std::string& prefix) override;
 
  private:
   at::Tensor weight_;
+  ops::Weight operand_;
 };
 
 }  // namespace transnormer

@@ -28,6 +28,15 @@ at::Tensor Norm::forward(const at::Tensor& x, at::ScalarType result) const {
   return x.to(result);
 }
 
+ops::StreamAndNorm Norm::forward(const at::Tensor& x, const at::Tensor& y, const ops::Drop& drop,
+                                 at::ScalarType result) const {
+  if (kind_ == NormKind::srms) {
+    return ops::residual_srms_norm(x, y, drop, eps_, result);
+  }
+  const at::Tensor stream = y.defined() ? ops::residual(x, y, drop) : x;
+  return {stream, forward(stream, result)};
+}
+
 void Norm::initialize(const Initializer&, const std::string&) {
   at::NoGradGuard no_grad;
   if (weight_.defined()) {

@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "model/initializer.h"
+#include "ops/residual.h"
 
 namespace transnormer {
 
@@ -18,6 +19,9 @@ class Norm : public torch::nn::Module, public Initializable {
 
   // x: [.., dim] of any type -> the same shape in the type `result`; computed in fp32.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType result) const;
+  // The stream x + dropout(y), or x itself where y is undefined, and its norm in the type `result`.
+  [[nodiscard]] ops::StreamAndNorm forward(const at::Tensor& x, const at::Tensor& y,
+                                           const ops::Drop& drop, at::ScalarType result) const;
   void initialize(const Initializer& initializer, const std::string& prefix) override;
 
  private:

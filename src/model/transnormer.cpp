@@ -10,6 +10,7 @@
 #include "model/linear.h"
 #include "model/norm.h"
 #include "ops/dropout.h"
+#include "ops/embedding.h"
 #include "ops/linear.h"
 #include "util/error.h"
 
@@ -100,8 +101,8 @@ at::Tensor TransNormer::positions(std::int64_t first, std::int64_t count) {
 }
 
 at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& context) {
-  at::Tensor x =
-      at::embedding(embedding_->weight(), tokens).mul_(std::sqrt(static_cast<double>(config_.dim)));
+  at::Tensor x = ops::scaled_embedding(embedding_->operand(), tokens,
+                                       std::sqrt(static_cast<double>(config_.dim)));
   if (config_.position != PositionKind::none) {
     x.add_(positions(context.first_position, tokens.size(1)));
   }
@@ -136,8 +137,8 @@ at::Tensor TransNormer::logits(const at::Tensor& hidden, const ForwardContext& c
   return ops::linear(hidden, output_weight(), {}, context.compute).to(at::kFloat);
 }
 
-const at::Tensor& TransNormer::output_weight() const {
-  return output_ ? output_->weight() : embedding_->weight();
+const ops::Weight& TransNormer::output_weight() const {
+  return output_ ? output_->operand() : embedding_->operand();
 }
 
 ModelState TransNormer::make_state(std::int64_t batch) const {

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "model/context.h"
 #include "model/position.h"
+#include "ops/weight.h"
 
 namespace transnormer {
 
@@ -45,7 +46,7 @@ class TransNormer : public torch::nn::Module {
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context) const;
 
   // The weight of the output layer: the embedding's where tied.
-  [[nodiscard]] const at::Tensor& output_weight() const;
+  [[nodiscard]] const ops::Weight& output_weight() const;
 
   [[nodiscard]] ModelState make_state(std::int64_t batch) const;
 

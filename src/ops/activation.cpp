@@ -4,10 +4,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
-#include <utility>
+#include <vector>
 
-#include "ops/kernel_view.h"
-#include "ops/parallel.h"
+#include "ops/launch.h"
 
 namespace transnormer::ops {
 namespace {
@@ -45,54 +44,63 @@ std::optional<kernels::Gate> gate_kernel(const at::Tensor& x, Activation activat
   }
 }
 
-at::Tensor gated_forward(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
-  const auto kind = gate_kernel(gate, activation);
+// To be filled: like a tensor, with another last dimension.
+at::Tensor empty_wide(const at::Tensor& like, std::int64_t width) {
+  std::vector<std::int64_t> sizes = like.sizes().vec();
+  sizes.back() = width;
+  return at::empty(sizes, like.options());
+}
+
+at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation) {
+  const std::int64_t width = gate_up.size(-1) / 2;
+  const auto kind = gate_kernel(gate_up, activation);
   if (!kind) {
-    return (activate(gate.to(at::kFloat), activation) * up).to(gate.scalar_type());
+    const std::vector<at::Tensor> halves = gate_up.to(at::kFloat).chunk(2, -1);
+    return (activate(halves[0], activation) * halves[1]).to(gate_up.scalar_type());
   }
-  const at::Tensor x = gate.contiguous();
-  const at::Tensor factor = dense_like(up, gate);
-  const at::Tensor y = empty_dense(gate);
-  parallel_for(x.numel(), kGrain, [&](std::int64_t first, std::int64_t last) {
-    kernels::kernels().gated(*kind, in(x, first), in(factor, first), out(y, first), last - first);
-  });
+  const at::Tensor x = gate_up.contiguous();
+  const at::Tensor y = empty_wide(x, width);
+  launch(x, row_count(x), row_grain(width),
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.gated(*kind, in(x, first * 2 * width), out(y, first * width), last - first, width);
+         });
   return y;
 }
 
-std::pair<at::Tensor, at::Tensor> gated_backward(const at::Tensor& gradient, const at::Tensor& gate,
-                                                 const at::Tensor& up, Activation activation) {
-  const auto kind = gate_kernel(gate, activation);
+at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,
+                          Activation activation) {
+  const std::int64_t width = gate_up.size(-1) / 2;
+  const auto kind = gate_kernel(gate_up, activation);
   if (!kind) {
-    const at::Tensor wide = gate.to(at::kFloat);
+    const std::vector<at::Tensor> halves = gate_up.to(at::kFloat).chunk(2, -1);
     const at::Tensor g = gradient.to(at::kFloat);
-    return {activate_backward(g * up, wide, activation).to(gate.scalar_type()),
-            (g * activate(wide, activation)).to(up.scalar_type())};
+    return at::cat({activate_backward(g * halves[1], halves[0], activation),
+                    g * activate(halves[0], activation)},
+                   -1)
+        .to(gate_up.scalar_type());
   }
-  const at::Tensor x = gate.contiguous();
-  const at::Tensor factor = dense_like(up, gate);
-  const at::Tensor g = dense_like(gradient, gate);
-  const at::Tensor d_gate = empty_dense(gate);
-  const at::Tensor d_up = empty_dense(gate);
-  parallel_for(x.numel(), kGrain, [&](std::int64_t first, std::int64_t last) {
-    kernels::kernels().gated_backward(*kind, in(x, first), in(factor, first), in(g, first),
-                                      out(d_gate, first), out(d_up, first), last - first);
-  });
-  return {d_gate, d_up.to(up.scalar_type())};
+  const at::Tensor x = gate_up.contiguous();
+  const at::Tensor g = dense_like(gradient, x);
+  const at::Tensor d_x = empty_dense(x);
+  launch(x, row_count(x), row_grain(width),
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.gated_backward(*kind, in(x, first * 2 * width), in(g, first * width),
+                            out(d_x, first * 2 * width), last - first, width);
+         });
+  return d_x;
 }
 
 struct Gated : torch::autograd::Function<Gated> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up,
                             std::int64_t activation) {
-    context->save_for_backward({gate, up});
+    context->save_for_backward({gate_up});
     context->saved_data["activation"] = activation;
-    return gated_forward(gate, up, static_cast<Activation>(activation));
+    return gated_forward(gate_up, static_cast<Activation>(activation));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const variable_list saved = context->get_saved_variables();
     const auto activation = static_cast<Activation>(context->saved_data["activation"].toInt());
-    const auto [d_gate, d_up] = gated_backward(gradients[0], saved[0], saved[1], activation);
-    return {d_gate, d_up, {}};
+    return {gated_backward(gradients[0], context->get_saved_variables()[0], activation), {}};
   }
 };
 
@@ -105,9 +113,10 @@ at::Tensor feature_forward(const at::Tensor& x, bool plus_one) {
   }
   const at::Tensor dense = x.contiguous();
   const at::Tensor y = empty_dense(x);
-  parallel_for(x.numel(), kGrain, [&](std::int64_t first, std::int64_t last) {
-    kernels::kernels().elu(plus_one, in(dense, first), out(y, first), last - first);
-  });
+  launch(x, x.numel(), kGrain,
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.elu(plus_one, in(dense, first), out(y, first), last - first);
+         });
   return y;
 }
 
@@ -119,9 +128,10 @@ at::Tensor feature_backward(const at::Tensor& gradient, const at::Tensor& x) {
   const at::Tensor dense = x.contiguous();
   const at::Tensor g = dense_like(gradient, x);
   const at::Tensor d_x = empty_dense(x);
-  parallel_for(x.numel(), kGrain, [&](std::int64_t first, std::int64_t last) {
-    kernels::kernels().elu_backward(in(dense, first), in(g, first), out(d_x, first), last - first);
-  });
+  launch(x, x.numel(), kGrain,
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.elu_backward(in(dense, first), in(g, first), out(d_x, first), last - first);
+         });
   return d_x;
 }
 
@@ -153,8 +163,10 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
   return x;
 }
 
-at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
-  return Gated::apply(gate, up, static_cast<std::int64_t>(activation));
+at::Tensor gated(const at::Tensor& gate_up, Activation activation) {
+  TORCH_CHECK(gate_up.size(-1) % 2 == 0,
+              "gated: expected gate and up side by side, got a width of ", gate_up.size(-1));
+  return Gated::apply(gate_up, static_cast<std::int64_t>(activation));
 }
 
 at::Tensor feature_map(const at::Tensor& x, FeatureMap map) {

@@ -9,8 +9,9 @@ namespace transnormer::ops {
 
 [[nodiscard]] at::Tensor activate(const at::Tensor& x, Activation activation);
 
-// act(gate) * up, the middle of a GLU. Computed in fp32, result in gate's type.
-[[nodiscard]] at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation);
+// act(gate) * up, the middle of a GLU. gate_up: [.., 2 * width], gate and up side by side; result
+// [.., width] in the same type, computed in fp32.
+[[nodiscard]] at::Tensor gated(const at::Tensor& gate_up, Activation activation);
 
 // phi of linear attention: elu(x) + 1 or elu(x).
 [[nodiscard]] at::Tensor feature_map(const at::Tensor& x, FeatureMap map);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "ops/cuda_library.h"
 #include "util/error.h"
 
 namespace transnormer::ops {
@@ -19,7 +20,7 @@ bool driver_present() {
 
 // LibTorch finds its CUDA side through objects that register themselves when this library is
 // loaded, and looks for them once only.
-bool load_cuda_library() {
+bool load_torch_cuda() {
   return dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr;
 }
 
@@ -38,7 +39,7 @@ at::Device select_device(DeviceChoice choice) {
     }
     return at::kCPU;
   }
-  if (!load_cuda_library()) {
+  if (!load_torch_cuda()) {
     if (wanted) {
       throw UserError(std::string("device: cuda was asked for, but LibTorch's CUDA library could "
                                   "not be loaded (") +
@@ -56,6 +57,7 @@ at::Device select_device(DeviceChoice choice) {
   }
   // The allocator answers questions about memory only once it is set up.
   at::globalContext().lazyInitDevice(at::kCUDA);
+  (void)load_cuda_library();  // without it, LibTorch's operations serve
   return at::Device(at::kCUDA, 0);
 }
 

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/kernel_view.h"
-#include "ops/parallel.h"
+#include "ops/launch.h"
 #include "ops/philox_tensor.h"
 
 namespace transnormer::ops {
@@ -38,11 +37,11 @@ at::Tensor apply_mask(const at::Tensor& x, double p, const DropoutKey& key) {
   }
   const at::Tensor dense = x.contiguous();
   const at::Tensor y = empty_dense(x);
-  for_stretches(samples, elements, [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
-    const std::int64_t place = sample * elements + first;
-    kernels::kernels().dropout(kernel_mask(key, p, sample, first), in(dense, place), out(y, place),
-                               last - first);
-  });
+  const kernels::Mask mask = kernel_mask(key, p, 0, 0);
+  launch(x, x.numel(), kGrain,
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.dropout(mask, in(dense), out(y), elements, first, last);
+         });
   return y;
 }
 
@@ -51,13 +50,19 @@ struct Dropout : torch::autograd::Function<Dropout> {
                             const DropoutKey& key) {
     context->saved_data["p"] = p;
     context->saved_data["key"] = std::vector<std::int64_t>{
-        static_cast<std::int64_t>(key.seed), key.update, key.layer, key.site, key.first_sample};
+        static_cast<std::int64_t>(key.seed),     key.update, key.layer, key.site, key.first_sample,
+        reinterpret_cast<std::int64_t>(key.live)};
     return apply_mask(x, p, key);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const std::vector<std::int64_t> k = context->saved_data["key"].toIntVector();
-    const DropoutKey key{static_cast<std::uint64_t>(k[0]), k[1], k[2], k[3], k[4]};
+    const DropoutKey key{static_cast<std::uint64_t>(k[0]),
+                         k[1],
+                         k[2],
+                         k[3],
+                         k[4],
+                         reinterpret_cast<const kernels::LiveCounters*>(k[5])};
     return {apply_mask(gradients[0], context->saved_data["p"].toDouble(), key), {}, {}};
   }
 };

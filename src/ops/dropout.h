@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "ops/kernels/kernels.h"
+
 namespace transnormer::ops {
 
 // Names one use of dropout. Philox key: (seed, update, layer, site); counter: (global sample,
@@ -16,6 +18,9 @@ struct DropoutKey {
   std::int64_t layer = 0;  // -1: the embedding
   std::int64_t site = 0;
   std::int64_t first_sample = 0;  // global number of row 0
+  // Where the update and the first sample stand instead, in the GPU's memory: what is recorded then
+  // makes other masks each time that it is replayed. Our kernels only; else throws c10::Error.
+  const kernels::LiveCounters* live = nullptr;
 };
 
 // x: [samples, ...]. Zeroes each element with probability p and scales the others by 1/(1-p).

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ops/compute_type.h"
+#include "ops/weight_gradient.h"
 
 namespace transnormer::ops {
 namespace {
@@ -13,42 +14,49 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The weight's shadow in the compute type is kept from forward to backward, so that it is cast
-// once.
+// Carried from forward to backward.
+struct Map : torch::CustomClassHolder {
+  Map(const Weight& w, const Weight& b, at::ScalarType c) : weight(w), bias(b), compute(c) {}
+  Weight weight;
+  Weight bias;
+  at::ScalarType compute;
+};
+
 struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, at::ScalarType compute) {
-    const at::Tensor input = product_operand(x, compute);
-    const at::Tensor shadow = product_operand(weight, compute);
-    context->save_for_backward({input, shadow});
-    context->saved_data["compute"] = static_cast<std::int64_t>(compute);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
+                            const std::optional<at::Tensor>&, const c10::intrusive_ptr<Map>& map) {
+    const at::Tensor input = product_operand(x, map->compute);
+    const at::Tensor weight = map->weight.operand(map->compute);
+    context->save_for_backward({input, weight});
+    context->saved_data["map"] = c10::IValue::make_capsule(map);
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
-    context->saved_data["weight_type"] = static_cast<std::int64_t>(weight.scalar_type());
-    context->saved_data["has_bias"] = bias.has_value();
-    return at::linear(input, shadow, bias ? product_operand(*bias, compute) : at::Tensor())
-        .to(compute);
+    const at::Tensor bias = map->bias.defined() ? map->bias.operand(map->compute) : at::Tensor();
+    return at::linear(input, weight, bias).to(map->compute);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& input = saved[0];
-    const at::Tensor& shadow = saved[1];
-    const auto type = [context](const char* name) {
-      return static_cast<at::ScalarType>(context->saved_data[name].toInt());
-    };
-    const at::Tensor gradient = product_operand(gradients[0], type("compute"));
+    const auto map =
+        c10::static_intrusive_pointer_cast<Map>(context->saved_data["map"].toCapsule());
+    const at::Tensor gradient = product_operand(gradients[0], map->compute);
     const at::Tensor rows = gradient.reshape({-1, gradient.size(-1)});
     at::Tensor d_x;
     at::Tensor d_weight;
     at::Tensor d_bias;
     if (context->needs_input_grad(0)) {
-      d_x = at::mm(rows, shadow).view(input.sizes()).to(type("x_type"));
+      const auto x_type = static_cast<at::ScalarType>(context->saved_data["x_type"].toInt());
+      d_x = at::mm(rows, saved[1]).view(input.sizes()).to(x_type);
     }
     if (context->needs_input_grad(1)) {
-      d_weight = at::mm(rows.t(), input.reshape({-1, input.size(-1)})).to(type("weight_type"));
+      const at::Tensor sum = gradient_sum(map->weight);
+      add_weight_gradient(sum, rows, input.reshape({-1, input.size(-1)}));
+      d_weight = map->weight.gathers_gradient() ? at::Tensor() : sum;
     }
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
-      d_bias = at::sum(rows, {0}, false, type("weight_type"));
+    if (map->bias.defined() && context->needs_input_grad(2)) {
+      const at::Tensor sum = gradient_sum(map->bias);
+      add_bias_gradient(sum, rows);
+      d_bias = map->bias.gathers_gradient() ? at::Tensor() : sum;
     }
     return {d_x, d_weight, d_bias, {}};
   }
@@ -56,10 +64,12 @@ struct Linear : torch::autograd::Function<Linear> {
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias,
                   at::ScalarType compute) {
   // An undefined tensor cannot be an input of a function.
-  return Linear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, compute);
+  return Linear::apply(x, weight.anchor(),
+                       bias.defined() ? std::optional(bias.anchor()) : std::nullopt,
+                       c10::make_intrusive<Map>(weight, bias, compute));
 }
 
 }  // namespace transnormer::ops

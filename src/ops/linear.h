@@ -1,15 +1,16 @@
-// y = x W^T + b with fp32 master weights and the product in a chosen type.
+// The affine map whose product is in a chosen type.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/weight.h"
+
 namespace transnormer::ops {
 
-// x: [.., in]; weight: [out, in], fp32; bias: [out], fp32 or undefined. The product is made in
-// `compute` (kFloat, kBFloat16, kHalf), its result is of that type. d(weight) and d(bias) are fp32.
-// Half on a CPU rounds its operands to half and multiplies in fp32 (the CPU's half product is
-// slow).
-[[nodiscard]] at::Tensor linear(const at::Tensor& x, const at::Tensor& weight,
-                                const at::Tensor& bias, at::ScalarType compute);
+// y = x W^T + b. x: [.., in]; weight: [out, in], fp32; bias: [out], fp32, or undefined. Result
+// [.., out] in the type `compute`; sums inside the product are fp32. The gradients of parameters
+// are added in fp32 to what they have (see Weight::gathers_gradient).
+[[nodiscard]] at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias,
+                                at::ScalarType compute);
 
 }  // namespace transnormer::ops

@@ -7,17 +7,15 @@
 #include <vector>
 
 #include "ops/compute_type.h"
-#include "ops/kernel_view.h"
+#include "ops/launch.h"
 #include "ops/linear_cross_entropy_tensor.h"
-#include "ops/parallel.h"
+#include "ops/weight_gradient.h"
 
 namespace transnormer::ops {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr std::int64_t kTileBytes = 8LL << 20;  // of a half-precision product before it is added
 
 // Tokens a slice: as many as the budget holds, the slices being about equal.
 std::int64_t slice_rows(std::int64_t tokens, std::int64_t words, std::int64_t element_bytes,
@@ -38,26 +36,11 @@ void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor& lo
   const std::int64_t words = logits.size(1);
   const auto* target = targets.const_data_ptr<std::int64_t>();
   auto* loss = losses.mutable_data_ptr<float>();
-  parallel_for(logits.size(0), 1, [&](std::int64_t first, std::int64_t last) {
-    kernels::kernels().cross_entropy(out(logits, first * words), target + first, loss + first,
-                                     last - first, words, static_cast<float>(scale), with_gradient);
-  });
-}
-
-// sum += d_logits^T hidden, in fp32. A half-precision product is rounded once a slice, tile by tile
-// of the words so that it is added from the cache.
-void add_weight_gradient(at::Tensor& sum, const at::Tensor& d_logits, const at::Tensor& hidden) {
-  if (sum.scalar_type() == d_logits.scalar_type()) {
-    at::addmm_out(sum, sum, d_logits.t(), hidden);
-    return;
-  }
-  const std::int64_t words = sum.size(0);
-  const std::int64_t row_bytes = sum.size(1) * static_cast<std::int64_t>(hidden.element_size());
-  const std::int64_t tile = std::max<std::int64_t>(kTileBytes / row_bytes, 1);
-  for (std::int64_t first = 0; first < words; first += tile) {
-    const std::int64_t last = std::min(first + tile, words);
-    sum.slice(0, first, last).add_(at::mm(d_logits.slice(1, first, last).t(), hidden));
-  }
+  launch(logits, logits.size(0), 1,
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.cross_entropy(out(logits, first * words), target + first, loss + first, last - first,
+                           words, static_cast<float>(scale), with_gradient);
+         });
 }
 
 void check_targets(const at::Tensor& targets, std::int64_t words) {
@@ -72,13 +55,14 @@ struct Pass {
 };
 
 // The whole pass; d(weight) is added to `d_weight` where that is defined.
-Pass pass(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
-          const LinearCrossEntropyOptions& options, bool with_d_hidden, at::Tensor d_weight) {
+Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targets,
+          const LinearCrossEntropyOptions& options, bool with_d_hidden,
+          const at::Tensor& d_weight) {
   const std::int64_t tokens = hidden.size(0);
-  const std::int64_t words = weight.size(0);
+  const std::int64_t words = weight.value().size(0);
   check_targets(targets, words);
   const at::Tensor input = product_operand(hidden, options.compute);
-  const at::Tensor shadow = product_operand(weight, options.compute);
+  const at::Tensor shadow = weight.operand(options.compute);
   const at::Tensor wanted = targets.contiguous();
   Pass result;
   result.losses = at::empty({tokens}, hidden.options().dtype(at::kFloat));
@@ -117,31 +101,17 @@ Pass pass(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& 
 struct Wanted {
   bool d_hidden = false;
   bool d_weight = false;
-  bool into_leaf = false;  // d(weight) goes straight into weight.grad
 };
-
-at::Tensor gradient_buffer(const at::Tensor& weight, const Wanted& wanted) {
-  if (!wanted.d_weight) {
-    return {};
-  }
-  if (!wanted.into_leaf) {
-    return at::zeros_like(weight);
-  }
-  at::Tensor& gradient = weight.mutable_grad();
-  if (!gradient.defined()) {
-    gradient = at::zeros_like(weight);
-  }
-  return gradient;
-}
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static variable_list forward(AutogradContext* context, const at::Tensor& hidden,
-                               const at::Tensor& weight, const at::Tensor& targets,
+                               const at::Tensor&, const Weight& weight, const at::Tensor& targets,
                                const LinearCrossEntropyOptions& options, const Wanted& wanted) {
-    const at::Tensor d_weight = gradient_buffer(weight, wanted);
+    const bool gathers = wanted.d_weight && weight.gathers_gradient();
+    const at::Tensor d_weight = wanted.d_weight ? gradient_sum(weight) : at::Tensor();
     const Pass done = pass(hidden, weight, targets, options, wanted.d_hidden, d_weight);
-    context->save_for_backward({done.d_hidden, wanted.into_leaf ? at::Tensor() : d_weight});
-    context->saved_data["into_leaf"] = wanted.into_leaf;
+    context->save_for_backward({done.d_hidden, gathers ? at::Tensor() : d_weight});
+    context->saved_data["gathers"] = gathers;
     at::Tensor nll = done.losses.sum(at::kDouble);
     context->mark_non_differentiable({nll});
     return {(nll * options.scale).to(at::kFloat), nll};
@@ -151,34 +121,34 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     const at::Tensor& given = gradients[0];
     // On other devices the check would make the host wait.
     TORCH_CHECK(
-        !context->saved_data["into_leaf"].toBool() || !given.is_cpu() || given.item<double>() == 1,
-        "linear_cross_entropy: d(weight) is already in weight.grad, so the loss can only "
+        !context->saved_data["gathers"].toBool() || !given.is_cpu() || given.item<double>() == 1,
+        "linear_cross_entropy: d(weight) is already in the weight's gradient, so the loss can only "
         "be differentiated with a gradient of 1; use `scale`");
     const variable_list saved = context->get_saved_variables();
     const auto scaled = [&given](const at::Tensor& x) {
       return x.defined() ? (x * given).to(x.scalar_type()) : x;
     };
-    return {scaled(saved[0]), scaled(saved[1]), {}, {}, {}};
+    return {scaled(saved[0]), scaled(saved[1]), {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const Weight& weight,
                                   const at::Tensor& targets,
                                   const LinearCrossEntropyOptions& options) {
   Wanted wanted;
   if (at::GradMode::is_enabled()) {
     wanted.d_hidden = hidden.requires_grad();
-    wanted.d_weight = weight.requires_grad();
-    wanted.into_leaf = wanted.d_weight && weight.is_leaf();
+    wanted.d_weight = weight.anchor().requires_grad();
   }
-  const variable_list result = LinearCrossEntropy::apply(hidden, weight, targets, options, wanted);
+  const variable_list result =
+      LinearCrossEntropy::apply(hidden, weight.anchor(), weight, targets, options, wanted);
   return {result[0], result[1]};
 }
 
-at::Tensor token_losses(const at::Tensor& hidden, const at::Tensor& weight,
-                        const at::Tensor& targets, const LinearCrossEntropyOptions& options) {
+at::Tensor token_losses(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targets,
+                        const LinearCrossEntropyOptions& options) {
   const at::NoGradGuard no_gradients;
   return pass(hidden, weight, targets, options, false, {}).losses;
 }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "ops/weight.h"
+
 namespace transnormer::ops {
 
 struct LinearCrossEntropyOptions {
@@ -22,16 +24,16 @@ struct CrossEntropy {
 };
 
 // hidden: [tokens, dim]; weight: [words, dim], fp32; targets: [tokens], int64, -1 = ignored.
-// Where `weight` is a leaf that requires a gradient, d(weight) is added to weight.grad here, in the
-// forward pass (made where it is missing), and backward() adds nothing to it: a second buffer of
-// its size is never needed. The loss must then be differentiated once, with a gradient of 1;
-// `scale` is the way to weigh it. Throws c10::Error for a target that is no word.
-[[nodiscard]] CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+// d(weight) is added to the weight's gradient here, in the forward pass, where the weight gathers
+// it (see ops::Weight), and backward() adds nothing to it: a second buffer of its size is never
+// needed. The loss must then be differentiated once, with a gradient of 1; `scale` is the way to
+// weigh it. Throws c10::Error for a target that is no word.
+[[nodiscard]] CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const Weight& weight,
                                                 const at::Tensor& targets,
                                                 const LinearCrossEntropyOptions& options);
 
 // -log p(target) of each token, fp32 [tokens], 0 where ignored; no gradients, same slices.
-[[nodiscard]] at::Tensor token_losses(const at::Tensor& hidden, const at::Tensor& weight,
+[[nodiscard]] at::Tensor token_losses(const at::Tensor& hidden, const Weight& weight,
                                       const at::Tensor& targets,
                                       const LinearCrossEntropyOptions& options);
 

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "ops/kernel_view.h"
-#include "ops/parallel.h"
+#include "ops/launch.h"
 
 namespace transnormer::ops {
 namespace {
@@ -17,14 +16,6 @@ using torch::autograd::variable_list;
 
 at::Tensor inverse_rms(const at::Tensor& x, double eps) {
   return x.square().mean(-1, true).add_(eps).rsqrt_();
-}
-
-std::int64_t rows_of(const at::Tensor& x) {
-  return x.numel() / std::max<std::int64_t>(x.size(-1), 1);
-}
-
-std::int64_t grain_of(const at::Tensor& x) {
-  return std::max<std::int64_t>(kGrain / std::max<std::int64_t>(x.size(-1), 1), 1);
 }
 
 bool kernel_fits(const at::Tensor& x, at::ScalarType other) {
@@ -39,32 +30,12 @@ at::Tensor srms_forward(const at::Tensor& x, double eps, at::ScalarType result) 
   const at::Tensor dense = x.contiguous();
   const at::Tensor y = at::empty(x.sizes(), x.options().dtype(result));
   const std::int64_t dim = x.size(-1);
-  parallel_for(rows_of(x), grain_of(x), [&](std::int64_t first, std::int64_t last) {
-    kernels::kernels().srms_norm(in(dense, first * dim), out(y, first * dim), last - first, dim,
-                                 static_cast<float>(eps));
-  });
+  launch(x, row_count(x), row_grain(dim),
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.srms_norm(in(dense, first * dim), out(y, first * dim), last - first, dim,
+                       static_cast<float>(eps));
+         });
   return y;
-}
-
-// d(x) = r (g - x r^2 mean(g x)), r = 1 / sqrt(mean(x^2) + eps).
-at::Tensor srms_backward(const at::Tensor& gradient, const at::Tensor& x, double eps) {
-  if (!kernel_fits(x, gradient.scalar_type())) {
-    const at::Tensor wide = x.to(at::kFloat);
-    const at::Tensor g = gradient.to(at::kFloat);
-    const at::Tensor r = inverse_rms(wide, eps);
-    const at::Tensor along = (g * wide).mean(-1, true) * r.square();
-    return ((g - wide * along) * r).to(x.scalar_type());
-  }
-  const at::Tensor dense = x.contiguous();
-  const at::Tensor g = gradient.contiguous();
-  const at::Tensor d_x = empty_dense(x);
-  const std::int64_t dim = x.size(-1);
-  parallel_for(rows_of(x), grain_of(x), [&](std::int64_t first, std::int64_t last) {
-    kernels::kernels().srms_norm_backward(in(dense, first * dim), in(g, first * dim),
-                                          out(d_x, first * dim), last - first, dim,
-                                          static_cast<float>(eps));
-  });
-  return d_x;
 }
 
 at::Tensor sum_of_rows(const at::Tensor& x) {
@@ -81,7 +52,7 @@ struct SrmsNorm : torch::autograd::Function<SrmsNorm> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor x = context->get_saved_variables()[0];
-    return {srms_backward(gradients[0], x, context->saved_data["eps"].toDouble()), {}, {}};
+    return {srms_norm_backward(gradients[0], x, context->saved_data["eps"].toDouble()), {}, {}};
   }
 };
 
@@ -98,7 +69,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     const double eps = context->saved_data["eps"].toDouble();
     const at::Tensor g = gradients[0].to(at::kFloat);
     const at::Tensor d_gain = sum_of_rows(g * srms_forward(saved[0], eps, at::kFloat));
-    return {srms_backward(g * saved[1], saved[0], eps), d_gain, {}, {}};
+    return {srms_norm_backward(g * saved[1], saved[0], eps), d_gain, {}, {}};
   }
 };
 
@@ -139,6 +110,26 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps,
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,
                       double eps, at::ScalarType result) {
   return LayerNorm::apply(x, gain, bias, eps, result);
+}
+
+at::Tensor srms_norm_backward(const at::Tensor& gradient, const at::Tensor& x, double eps) {
+  if (!kernel_fits(x, gradient.scalar_type())) {
+    const at::Tensor wide = x.to(at::kFloat);
+    const at::Tensor g = gradient.to(at::kFloat);
+    const at::Tensor r = inverse_rms(wide, eps);
+    const at::Tensor along = (g * wide).mean(-1, true) * r.square();
+    return ((g - wide * along) * r).to(x.scalar_type());
+  }
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor g = gradient.contiguous();
+  const at::Tensor d_x = empty_dense(x);
+  const std::int64_t dim = x.size(-1);
+  launch(x, row_count(x), row_grain(dim),
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.srms_norm_backward(in(dense, first * dim), in(g, first * dim), out(d_x, first * dim),
+                                last - first, dim, static_cast<float>(eps));
+         });
+  return d_x;
 }
 
 }  // namespace transnormer::ops

@@ -8,6 +8,10 @@ namespace transnormer::ops {
 // SimpleRMSNorm: x / sqrt(mean(x^2) + eps), no gain. Keeps x and recomputes the rest.
 [[nodiscard]] at::Tensor srms_norm(const at::Tensor& x, double eps, at::ScalarType result);
 
+// d(x) = r (g - x r^2 mean(g x)), r = 1 / sqrt(mean(x^2) + eps), in x's type.
+[[nodiscard]] at::Tensor srms_norm_backward(const at::Tensor& gradient, const at::Tensor& x,
+                                            double eps);
+
 // RMSNorm: gain * x / sqrt(mean(x^2) + eps); gain: [last], fp32.
 [[nodiscard]] at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps,
                                   at::ScalarType result);

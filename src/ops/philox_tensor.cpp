@@ -41,6 +41,7 @@ Words counter_of(const at::Tensor& group, const at::Tensor& sample) {
 }  // namespace
 
 PhiloxKey philox_key(const DropoutKey& key) {
+  TORCH_CHECK(key.live == nullptr, "dropout by tensor operations has no live counters");
   return transnormer::philox_key(key.seed, key.update, key.layer, key.site);
 }
 
@@ -75,13 +76,18 @@ std::uint32_t dropout_threshold(double p) {
 
 kernels::Mask kernel_mask(const DropoutKey& key, double p, std::int64_t sample,
                           std::int64_t first) {
-  const PhiloxKey mixed = philox_key(key);
-  return {mixed.low,
-          mixed.high,
-          static_cast<std::uint64_t>(key.first_sample + sample),
-          static_cast<std::uint64_t>(first),
-          dropout_threshold(p),
-          static_cast<float>(1 / (1 - p))};
+  const bool live = key.live != nullptr;
+  const PhiloxKey mixed = live ? PhiloxKey{} : philox_key(key);
+  return {.key_low = mixed.low,
+          .key_high = mixed.high,
+          .sample = static_cast<std::uint64_t>(live ? sample : key.first_sample + sample),
+          .first = static_cast<std::uint64_t>(first),
+          .threshold = dropout_threshold(p),
+          .scale = static_cast<float>(1 / (1 - p)),
+          .live = key.live,
+          .seed = key.seed,
+          .layer = key.layer,
+          .site = key.site};
 }
 
 at::Tensor dropout_mask_of(const at::Tensor& bits, double p) {

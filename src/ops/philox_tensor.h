@@ -23,7 +23,7 @@ namespace transnormer::ops {
 // An element is kept if its 24 bits are at least this: uniform >= p, exactly.
 [[nodiscard]] std::uint32_t dropout_threshold(double p);
 
-// The same mask for the CPU's kernels: row `sample` of the batch, from element `first` on.
+// The same mask for the kernels: row `sample` of the batch, from element `first` on.
 [[nodiscard]] kernels::Mask kernel_mask(const DropoutKey& key, double p, std::int64_t sample,
                                         std::int64_t first);
 

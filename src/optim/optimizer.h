@@ -17,7 +17,8 @@ namespace transnormer {
 //
 // Owns the gradients' memory: every parameter has a gradient from construction on, zero until a
 // backward pass adds to it, so that a parameter that the loss does not reach decays like the others
-// and the first update after a resume is like any other.
+// and the first update after a resume is like any other. Parameters that lie one behind the other
+// in memory (model/linear.h, LinearGroup) have gradients and moments that do, too.
 class AdamW {
  public:
   // Tensors that are not trainable are left out.
@@ -40,12 +41,23 @@ class AdamW {
   [[nodiscard]] std::vector<at::Tensor> gradients() const;
 
  private:
+  // Parameters one behind the other, as the kernel takes them: each tensor of one dimension.
+  struct Stretches {
+    std::vector<at::Tensor> values;
+    std::vector<at::Tensor> gradients;
+    std::vector<at::Tensor> exp_avg;
+    std::vector<at::Tensor> exp_avg_sq;
+    std::vector<at::Tensor> steps;  // all the one counter_
+  };
+  // The numbers of its parameters, in their order in memory.
+  void add_stretch(const std::vector<std::size_t>& members);
+
   std::vector<NamedTensor> parameters_;
   OptimizerConfig config_;
-  std::vector<at::Tensor> values_;  // the parameters again, as the kernel takes them
-  std::vector<at::Tensor> exp_avg_;
+  std::vector<at::Tensor> exp_avg_;  // of each parameter, views of the stretches' own
   std::vector<at::Tensor> exp_avg_sq_;
-  std::vector<at::Tensor> steps_;  // one counter, shared by all
+  Stretches stretches_;
+  at::Tensor counter_;  // updates, as the kernel takes them
   std::int64_t updates_ = 0;
 };
 

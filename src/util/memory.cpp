@@ -1,9 +1,11 @@
 #include "util/memory.h"
 
+#include <malloc.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <string>
 
 namespace transnormer {
@@ -42,6 +44,17 @@ std::int64_t resident_memory_bytes() {
 }
 std::int64_t peak_memory_bytes() {
   return status_bytes("VmHWM:");
+}
+
+void keep_freed_memory() {
+  constexpr int kStep = 64 << 20;  // bytes that the heap grows by
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  ::mallopt(M_TOP_PAD, kStep);
+}
+
+void release_freed_memory() {
+  ::malloc_trim(0);
 }
 
 void reset_peak_memory() {

@@ -9,6 +9,12 @@ namespace transnormer {
 machine_memory_bytes();  // the machine's, or the container's limit if lower
 [[nodiscard]] std::int64_t resident_memory_bytes();
 [[nodiscard]] std::int64_t peak_memory_bytes();
+// Makes the allocator keep what is freed instead of giving it back to the system, so that a
+// training step finds the memory of the step before. For the whole process, before it starts
+// threads.
+void keep_freed_memory();
+// Gives back what is free.
+void release_freed_memory();
 // Starts peak_memory_bytes() anew, where the kernel allows it.
 void reset_peak_memory();
 

@@ -92,13 +92,13 @@ TEST(TransNormer, RefusesPositionsPastALearnedTable) {
 
 TEST(TransNormer, TiesTheOutputLayerToTheEmbeddingWhereAsked) {
   const auto tied = make_model(small_config(ModelVariant::t2));
-  EXPECT_TRUE(tied->output_weight().is_same(named_tensors(*tied).front().tensor));
+  EXPECT_TRUE(tied->output_weight().value().is_same(named_tensors(*tied).front().tensor));
   ModelConfig config = small_config(ModelVariant::t2);
   config.tie_embeddings = false;
   const auto untied = make_model(config);
   EXPECT_EQ(named_tensors(*untied).back().name, "output.weight");
-  EXPECT_TRUE(untied->output_weight().is_same(named_tensors(*untied).back().tensor));
-  EXPECT_FALSE(at::equal(untied->output_weight(), named_tensors(*untied).front().tensor));
+  EXPECT_TRUE(untied->output_weight().value().is_same(named_tensors(*untied).back().tensor));
+  EXPECT_FALSE(at::equal(untied->output_weight().value(), named_tensors(*untied).front().tensor));
 }
 
 // The message of the UserError that building this model throws.

@@ -77,6 +77,10 @@ struct EmulatedLauncher {
     }
   }
   template <typename Body>
+  static void maps(std::int64_t count, const Body& body) {
+    elements(count, [&](std::int64_t i) { body.put(i, body.make(i)); });
+  }
+  template <typename Body>
   static void rows(std::int64_t count, const Body& body) {
     elements(count, [&](std::int64_t row) { body(EmulatedGroup(32), row); });
   }

@@ -50,8 +50,12 @@ class KernelsOf : public testing::TestWithParam<at::ScalarType> {
 TEST_P(KernelsOf, ElementsAndRowsAreFilledAlike) {
   const std::int64_t count = a.numel();
   expect_all_equal(7, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
-    k.gated(kernels::Gate::silu, in(a), in(b), out(o[0]), count);
-    k.gated_backward(kernels::Gate::silu, in(a), in(b), in(c), out(o[1]), out(o[2]), count);
+    const at::Tensor joint = at::cat({a.view({140, 13}), b.view({140, 13})}, 1);
+    const at::Tensor d_joint = at::full_like(joint, NAN);
+    k.gated(kernels::Gate::silu, in(joint), out(o[0]), 140, 13);
+    k.gated_backward(kernels::Gate::silu, in(joint), in(c), out(d_joint), 140, 13);
+    o[1].copy_(d_joint.slice(1, 0, 13).reshape(a.sizes()));
+    o[2].copy_(d_joint.slice(1, 13).reshape(a.sizes()));
     k.elu(true, in(a), out(o[3]), count);
     k.elu_backward(in(a), in(b), out(o[4]), count);
     k.srms_norm(in(a), out(o[5]), 140, 13, 1e-6F);
@@ -123,12 +127,16 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
     };
     for (const auto kind : {kernels::Gate::silu, kernels::Gate::relu, kernels::Gate::none}) {
       const std::string gate = "gate " + std::to_string(static_cast<int>(kind));
-      k.gated(kind, in(bad), in(b), out(y), count);
+      const auto flat = [](const at::Tensor& x) { return x.reshape({140, 13}); };
+      const at::Tensor bad_gate = at::cat({flat(bad), flat(b)}, 1);
+      const at::Tensor good = at::cat({flat(at::ones_like(a)), flat(b)}, 1);
+      const at::Tensor d_joint = at::empty_like(good);
+      k.gated(kind, in(bad_gate), out(y), 140, 13);
       expect_passed(y, gate);
-      k.gated_backward(kind, in(bad), in(b), in(c), out(y), out(y2), count);
-      expect_passed(y2, gate + " backward");
-      k.gated_backward(kind, in(at::ones_like(a)), in(b), in(bad), out(y), out(y2), count);
-      expect_passed(y, gate + " backward of a gradient");
+      k.gated_backward(kind, in(bad_gate), in(c), out(d_joint), 140, 13);
+      expect_passed(d_joint.slice(1, 13).reshape(a.sizes()), gate + " backward");
+      k.gated_backward(kind, in(good), in(bad), out(d_joint), 140, 13);
+      expect_passed(d_joint.slice(1, 0, 13).reshape(a.sizes()), gate + " backward of a gradient");
     }
     for (const bool plus_one : {true, false}) {
       k.elu(plus_one, in(bad), out(y), count);
@@ -140,7 +148,7 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
     expect_passed(y, "norm");
     k.srms_norm_backward(in(bad), in(b), out(y), 140, 13, 1e-6F);
     expect_passed(y, "norm backward");
-    k.dropout(keep_all, in(bad), out(y), count);
+    k.dropout(keep_all, in(bad), out(y), count, 0, count);
     expect_passed(y, "dropout");
     k.lrpe(rows, in(bad), out(y));
     expect_passed(y, "lrpe");
@@ -197,7 +205,7 @@ std::vector<at::Tensor> run_everything() {
   BlockAttentionOptions options;
   options.dropout = 0.1;
   const at::Tensor z = block_attention(x, q, y, options);
-  const at::Tensor out = gated(srms_norm(z, 1e-6, at::kFloat), x, Activation::silu);
+  const at::Tensor out = gated(at::cat({srms_norm(z, 1e-6, at::kFloat), x}, -1), Activation::silu);
   out.sum().backward();
   return {out.detach(), x.grad(), theta.grad()};
 }

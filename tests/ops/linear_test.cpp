@@ -63,6 +63,23 @@ TEST(Linear, HalfOnTheCpuRoundsItsOperandsAndResultOnly) {
   EXPECT_TRUE(at::equal(linear(x, weight, {}, at::kHalf), expected));
 }
 
+TEST(Linear, AddsToTheGradientsThatParametersHaveAndHandsOthersOn) {
+  const at::Tensor x = leaf(normal({700, 33}, 1)), g = normal({700, 17}, 4);
+  for (const auto& [compute, tolerance] : {std::pair{at::kFloat, 1e-6}, {at::kBFloat16, 8e-3}}) {
+    const at::Tensor weight = leaf(normal({17, 33}, 2)), bias = leaf(normal({17}, 3));
+    const Answers expected = reference(x, weight, bias, g);
+    for (int pass = 1; pass <= 2; ++pass) {
+      torch::autograd::backward({linear(x, weight, bias, compute)}, {g.to(compute)});
+      EXPECT_LT(distance(weight.grad() / pass, expected.d_weight), tolerance);
+      EXPECT_LT(distance(bias.grad() / pass, expected.d_bias), tolerance);
+    }
+    const at::Tensor base = leaf(weight), base_bias = leaf(bias);
+    torch::autograd::backward({linear(x, base * 1, base_bias * 1, compute)}, {g.to(compute)});
+    EXPECT_LT(distance(base.grad(), expected.d_weight), tolerance);
+    EXPECT_LT(distance(base_bias.grad(), expected.d_bias), tolerance);
+  }
+}
+
 TEST(Linear, WorksWithoutABiasAndWithStrides) {
   const at::Tensor x = leaf(normal({3, 5, 8}, 1)), weight = leaf(normal({4, 8}, 2));
   const at::Tensor g = normal({3, 4, 5}, 3).transpose(1, 2);

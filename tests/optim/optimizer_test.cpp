@@ -138,5 +138,36 @@ TEST(AdamW, ZeroingGradientsKeepsTheirMemory) {
   EXPECT_EQ(weight.tensor.grad().data_ptr(), memory);
 }
 
+// Parameters that share memory, as projections of one input do, with one between that does not.
+TEST(AdamW, ParametersSideBySideInMemoryAreUpdatedAsIfTheyWereApart) {
+  const at::Tensor joint = at::linspace(-1, 1, 30);
+  const NamedTensor a = parameter("a", joint.narrow(0, 0, 12).view({3, 4}).detach());
+  const NamedTensor alone = parameter("alone", at::linspace(0, 1, 7));
+  const NamedTensor b = parameter("b", joint.narrow(0, 12, 18).view({6, 3}).detach());
+  const NamedTensor apart_a = parameter("a", a.tensor.detach().clone());
+  const NamedTensor apart_b = parameter("b", b.tensor.detach().clone());
+  b.tensor.mutable_grad() = at::ones({6, 3});
+  AdamW together({a, alone, b}, {}), apart({apart_a, apart_b}, {});
+  EXPECT_TRUE(at::equal(b.tensor.grad(), at::ones({6, 3})));  // gathered before, kept
+  EXPECT_TRUE(a.tensor.grad().is_alias_of(b.tensor.grad()));
+  for (int update = 0; update < 3; ++update) {
+    const auto version = a.tensor._version();
+    for (const NamedTensor& p : {a, b, apart_a, apart_b}) {
+      set_gradients(p, update + static_cast<int>(p.name == "b"));
+    }
+    together.step(rate(update));
+    apart.step(rate(update));
+    EXPECT_GT(a.tensor._version(), version);  // copies of it know that they are old
+  }
+  EXPECT_TRUE(at::equal(a.tensor, apart_a.tensor));
+  EXPECT_TRUE(at::equal(b.tensor, apart_b.tensor));
+  const std::vector<NamedTensor> state = together.named_state(), expected = apart.named_state();
+  EXPECT_EQ(state[5].name, "b.exp_avg_sq");
+  EXPECT_EQ(state[5].tensor.sizes(), b.tensor.sizes());
+  EXPECT_TRUE(at::allclose(state[5].tensor, expected[3].tensor, 1e-6, 0));
+  together.zero_gradients();
+  EXPECT_EQ(b.tensor.grad().abs().sum().item<double>(), 0);
+}
+
 }  // namespace
 }  // namespace transnormer

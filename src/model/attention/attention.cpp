@@ -1,18 +1,21 @@
 #include "model/attention/attention.h"
 
+#include "ops/joint.h"
+
 namespace transnormer {
 
 ProjectedAttention::ProjectedAttention(const AttentionSettings& settings, double gain,
                                        NormKind output_norm)
-    : settings_(settings) {
-  const auto projection = [&](const char* name, const LinearStart& start) {
-    return register_module(
-        name, std::make_shared<Linear>(settings.dim, settings.dim, start, settings.device));
-  };
-  q_ = projection("q_proj", {.xavier_gain = gain});
-  k_ = projection("k_proj", {.xavier_gain = gain});
-  v_ = projection("v_proj", {.xavier_gain = gain});
-  out_ = projection("out_proj", {.xavier_gain = 1, .zero_bias = true});
+    : settings_(settings),
+      qkv_(*this, settings.dim,
+           {{"q_proj", settings.dim, {.xavier_gain = gain}},
+            {"k_proj", settings.dim, {.xavier_gain = gain}},
+            {"v_proj", settings.dim, {.xavier_gain = gain}}},
+           settings.device),
+      out_(register_module(
+          "out_proj", std::make_shared<Linear>(settings.dim, settings.dim,
+                                               LinearStart{.xavier_gain = 1, .zero_bias = true},
+                                               settings.device))) {
   if (settings.lrpe) {
     lrpe_ = register_module("lrpe", std::make_shared<Lrpe>(settings.head_dim(), settings.device));
   }
@@ -25,11 +28,12 @@ ProjectedAttention::ProjectedAttention(const AttentionSettings& settings, double
 
 at::Tensor ProjectedAttention::forward(const at::Tensor& x, const ForwardContext& context,
                                        AttentionState* state) {
-  const auto heads = [&](const Linear& projection) {
-    return projection.forward(x, context.compute)
-        .view({x.size(0), x.size(1), settings_.heads, settings_.head_dim()});
+  const at::Tensor qkv = qkv_.forward(x, context.compute);
+  const std::vector<at::Tensor> heads = ops::split(qkv, 3);
+  const auto part = [&](std::size_t i) {
+    return heads[i].view({x.size(0), x.size(1), settings_.heads, settings_.head_dim()});
   };
-  at::Tensor y = attend(heads(*q_), heads(*k_), heads(*v_), context, state).flatten(2);
+  at::Tensor y = attend(part(0), part(1), part(2), context, state).flatten(2);
   if (output_norm_) {
     y = output_norm_->forward(y, context.compute);
   }

@@ -65,9 +65,7 @@ class ProjectedAttention : public Attention {
 
  private:
   AttentionSettings settings_;
-  std::shared_ptr<Linear> q_;
-  std::shared_ptr<Linear> k_;
-  std::shared_ptr<Linear> v_;
+  LinearGroup qkv_;
   std::shared_ptr<Linear> out_;
   std::shared_ptr<Lrpe> lrpe_;         // null without
   std::shared_ptr<Norm> output_norm_;  // null without

@@ -2,6 +2,8 @@
 
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -21,6 +23,10 @@ void wait_for(c10::cuda::CUDAStream waiting, c10::cuda::CUDAStream earlier) {
 
 void* record(void (*body)(void*), void* argument) {
   auto graph = std::make_unique<at::cuda::CUDAGraph>();
+  // The recording's memory is its own: what the allocator keeps from earlier passes would lie idle
+  // beside it.
+  c10::cuda::device_synchronize();
+  c10::cuda::CUDACachingAllocator::emptyCache();
   const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream();
   const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool();
   wait_for(own, caller);

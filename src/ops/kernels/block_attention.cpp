@@ -213,7 +213,7 @@ void for_blocks(const BlockAttention& shape, Body body) {
 
 void block_attention(const BlockAttention& shape, In q, In k, In v, Out out) {
   const Buffers b(shape);
-  by_type(q.bf16, [&](auto* t) {
+  by_type(q.type, [&](auto* t) {
     for_blocks(shape, [&](const Span& span, std::int64_t place) {
       forward_block(shape, b, span, place, as(q, t), as(k, t), as(v, t), as(out, t));
     });
@@ -223,7 +223,7 @@ void block_attention(const BlockAttention& shape, In q, In k, In v, Out out) {
 void block_attention_backward(const BlockAttention& shape, In q, In k, In v, In d_out, Out d_q,
                               Out d_k, Out d_v) {
   const Buffers b(shape);
-  by_type(q.bf16, [&](auto* t) {
+  by_type(q.type, [&](auto* t) {
     for_blocks(shape, [&](const Span& span, std::int64_t place) {
       backward_block(shape, b, span, place, as(q, t), as(k, t), as(v, t), as(d_out, t), as(d_q, t),
                      as(d_k, t), as(d_v, t));

@@ -93,7 +93,7 @@ void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t
 
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
                    std::int64_t words, float scale, bool gradient) {
-  by_type(logits.bf16,
+  by_type(logits.type,
           [&](auto* t) { rows_of(as(logits, t), targets, losses, rows, words, scale, gradient); });
 }
 

@@ -33,22 +33,30 @@ F slope(F x) {
 }
 
 template <Gate kind, typename T>
-void gated_of(const T* gate, const T* up, T* out, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; i += kLanes) {
-    const std::int64_t n = count - i;
-    store(out + i, act<kind>(load(gate + i, n)) * load(up + i, n), n);
+void gated_of(const T* gate, T* out, std::int64_t rows, std::int64_t width) {
+  for (std::int64_t row = 0; row < rows; ++row, gate += 2 * width, out += width) {
+    const T* up = gate + width;
+    for (std::int64_t i = 0; i < width; i += kLanes) {
+      const std::int64_t n = width - i;
+      store(out + i, act<kind>(load(gate + i, n)) * load(up + i, n), n);
+    }
   }
 }
 
 template <Gate kind, typename T>
-void gated_backward_of(const T* gate, const T* up, const T* d_out, T* d_gate, T* d_up,
-                       std::int64_t count) {
-  for (std::int64_t i = 0; i < count; i += kLanes) {
-    const std::int64_t n = count - i;
-    const F x = load(gate + i, n);
-    const F g = load(d_out + i, n);
-    store(d_gate + i, g * load(up + i, n) * slope<kind>(x), n);
-    store(d_up + i, g * act<kind>(x), n);
+void gated_backward_of(const T* gate, const T* d_out, T* d_gate, std::int64_t rows,
+                       std::int64_t width) {
+  for (std::int64_t row = 0; row < rows;
+       ++row, gate += 2 * width, d_gate += 2 * width, d_out += width) {
+    const T* up = gate + width;
+    T* d_up = d_gate + width;
+    for (std::int64_t i = 0; i < width; i += kLanes) {
+      const std::int64_t n = width - i;
+      const F x = load(gate + i, n);
+      const F g = load(d_out + i, n);
+      store(d_gate + i, g * load(up + i, n) * slope<kind>(x), n);
+      store(d_up + i, g * act<kind>(x), n);
+    }
   }
 }
 
@@ -117,22 +125,23 @@ void by_gate(Gate kind, Body body) {
 
 }  // namespace
 
-void gated(Gate kind, In gate, In up, Out out, std::int64_t count) {
-  by_type(gate.bf16, [&](auto* t) {
-    by_gate(kind, [&]<Gate k>() { gated_of<k>(as(gate, t), as(up, t), as(out, t), count); });
+void gated(Gate kind, In gate_up, Out out, std::int64_t rows, std::int64_t width) {
+  by_type(gate_up.type, [&](auto* t) {
+    by_gate(kind, [&]<Gate k>() { gated_of<k>(as(gate_up, t), as(out, t), rows, width); });
   });
 }
 
-void gated_backward(Gate kind, In gate, In up, In d_out, Out d_gate, Out d_up, std::int64_t count) {
-  by_type(gate.bf16, [&](auto* t) {
+void gated_backward(Gate kind, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
+                    std::int64_t width) {
+  by_type(gate_up.type, [&](auto* t) {
     by_gate(kind, [&]<Gate k>() {
-      gated_backward_of<k>(as(gate, t), as(up, t), as(d_out, t), as(d_gate, t), as(d_up, t), count);
+      gated_backward_of<k>(as(gate_up, t), as(d_out, t), as(d_gate_up, t), rows, width);
     });
   });
 }
 
 void elu(bool plus_one, In x, Out y, std::int64_t count) {
-  by_type(x.bf16, [&](auto* t) {
+  by_type(x.type, [&](auto* t) {
     const auto* from = as(x, t);
     auto* to = as(y, t);
     const float plus = plus_one ? 1.F : 0.F;
@@ -144,7 +153,7 @@ void elu(bool plus_one, In x, Out y, std::int64_t count) {
 }
 
 void elu_backward(In x, In d_y, Out d_x, std::int64_t count) {
-  by_type(x.bf16, [&](auto* t) {
+  by_type(x.type, [&](auto* t) {
     const auto* from = as(x, t);
     const auto* gradient = as(d_y, t);
     auto* to = as(d_x, t);
@@ -157,14 +166,43 @@ void elu_backward(In x, In d_y, Out d_x, std::int64_t count) {
 }
 
 void srms_norm(In x, Out y, std::int64_t rows, std::int64_t dim, float eps) {
-  by_type(x.bf16, [&](auto* t) {
-    by_type(y.bf16, [&](auto* u) { srms_of(as(x, t), as(y, u), rows, dim, eps); });
+  by_type(x.type, [&](auto* t) {
+    by_type(y.type, [&](auto* u) { srms_of(as(x, t), as(y, u), rows, dim, eps); });
+  });
+}
+
+void add_column_sums(In x, float* sums, std::int64_t rows, std::int64_t columns, std::int64_t first,
+                     std::int64_t last) {
+  constexpr int vectors = 4;  // of columns at once, so that whole cache lines are read
+  by_type(x.type, [&](auto* t) {
+    const auto* from = as(x, t);
+    for (std::int64_t i = first; i < last; i += vectors * kLanes) {
+      F total[vectors] = {};
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (int v = 0; v < vectors && i + v * kLanes < last; ++v) {
+          total[v] += load(from + row * columns + i + v * kLanes, last - i - v * kLanes);
+        }
+      }
+      for (int v = 0; v < vectors && i + v * kLanes < last; ++v) {
+        const std::int64_t n = last - i - v * kLanes;
+        store(sums + i + v * kLanes, load(sums + i + v * kLanes, n) + total[v], n);
+      }
+    }
+  });
+}
+
+void accumulate(In x, float* sum, std::int64_t count) {
+  by_type(x.type, [&](auto* t) {
+    const auto* from = as(x, t);
+    for (std::int64_t i = 0; i < count; i += kLanes) {
+      store(sum + i, load(sum + i, count - i) + load(from + i, count - i), count - i);
+    }
   });
 }
 
 void srms_norm_backward(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps) {
-  by_type(x.bf16, [&](auto* t) {
-    by_type(d_y.bf16,
+  by_type(x.type, [&](auto* t) {
+    by_type(d_y.type,
             [&](auto* u) { srms_backward_of(as(x, t), as(d_y, u), as(d_x, t), rows, dim, eps); });
   });
 }

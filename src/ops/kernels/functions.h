@@ -5,13 +5,20 @@
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 
-void gated(Gate, In gate, In up, Out out, std::int64_t count);
-void gated_backward(Gate, In gate, In up, In d_out, Out d_gate, Out d_up, std::int64_t count);
+void gated(Gate, In gate_up, Out out, std::int64_t rows, std::int64_t width);
+void gated_backward(Gate, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
+                    std::int64_t width);
 void elu(bool plus_one, In x, Out y, std::int64_t count);
 void elu_backward(In x, In d_y, Out d_x, std::int64_t count);
 void srms_norm(In x, Out y, std::int64_t rows, std::int64_t dim, float eps);
 void srms_norm_backward(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps);
-void dropout(const Mask&, In x, Out y, std::int64_t count);
+void residual(const Residual&, In x, In y, Out sum, Out normed);
+void residual_backward(const Residual&, In sum, In d_sum, In d_normed, Out d_x, Out d_y);
+void add_column_sums(In x, float* sums, std::int64_t rows, std::int64_t columns, std::int64_t first,
+                     std::int64_t last);
+void accumulate(In x, float* sum, std::int64_t count);
+void dropout(const Mask&, In x, Out y, std::int64_t elements, std::int64_t first,
+             std::int64_t last);
 void dropout_mask(const Mask&, float* mask, std::int64_t count);
 void lrpe(const LrpeRows&, In x, Out y);
 void lrpe_backward(const LrpeRows&, In x, In d_y, Out d_x, double* d_theta);

@@ -8,19 +8,28 @@
 
 namespace transnormer::ops::kernels {
 
-// Elements in fp32 or, where `bf16`, in bfloat16. All tensors are dense and row-major.
+// What a tensor's elements are. Half precision is for a GPU's kernels only.
+enum class Element : std::uint8_t { f32, bf16, f16 };
+
+// All tensors are dense and row-major.
 struct In {
   const void* data;
-  bool bf16;
+  Element type;
 };
 struct Out {
   void* data;
-  bool bf16;
+  Element type;
 };
 
 enum class Gate { silu, relu, none };
 
-// One stretch of a dropout mask: elements of `sample` from number `first` on.
+// What a recorded step reads anew whenever it is replayed; in the GPU's memory.
+struct LiveCounters {
+  std::uint64_t update;
+  std::uint64_t first_sample;
+};
+
+// A dropout mask: of a sample, from its element number `first` on.
 struct Mask {
   std::uint32_t key_low;
   std::uint32_t key_high;
@@ -28,6 +37,23 @@ struct Mask {
   std::uint64_t first;
   std::uint32_t threshold;  // kept if the upper 24 bits of the element's word reach it
   float scale;              // of what is kept
+  // Where there is one (for a GPU's kernels only): the key is that of (seed, live->update, layer,
+  // site), and `sample` counts from live->first_sample.
+  const LiveCounters* live = nullptr;
+  std::uint64_t seed = 0;
+  std::int64_t layer = 0;
+  std::int64_t site = 0;
+};
+
+// Rows [first, last) of a tensor [samples, rows_per_sample, dim].
+struct Residual {
+  std::int64_t first;
+  std::int64_t last;
+  std::int64_t rows_per_sample;
+  std::int64_t dim;
+  float eps;  // of the norm
+  bool drops;
+  Mask mask;  // of sample 0 of the tensor
 };
 
 inline constexpr std::int64_t kWidestLrpe = 1024;  // dim
@@ -89,8 +115,10 @@ inline constexpr std::int64_t kChunk = 64;
 struct Kernels {
   const char* name;
 
-  void (*gated)(Gate, In gate, In up, Out out, std::int64_t count);
-  void (*gated_backward)(Gate, In gate, In up, In d_out, Out d_gate, Out d_up, std::int64_t count);
+  // gate and up lie side by side: [rows, 2 * width].
+  void (*gated)(Gate, In gate_up, Out out, std::int64_t rows, std::int64_t width);
+  void (*gated_backward)(Gate, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
+                         std::int64_t width);
   // elu(x) + `plus`, plus being 0 or 1.
   void (*elu)(bool plus_one, In x, Out y, std::int64_t count);
   void (*elu_backward)(In x, In d_y, Out d_x, std::int64_t count);
@@ -98,7 +126,22 @@ struct Kernels {
   void (*srms_norm)(In x, Out y, std::int64_t rows, std::int64_t dim, float eps);
   void (*srms_norm_backward)(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps);
 
-  void (*dropout)(const Mask&, In x, Out y, std::int64_t count);
+  // sum = x + drop(y) and, where `normed` has data, its norm. x and sum are fp32, normed is of y's
+  // type.
+  void (*residual)(const Residual&, In x, In y, Out sum, Out normed);
+  // d_x = d_sum + d(norm)/d(sum) d_normed; d_y = drop(d_x). A gradient without data counts as zero,
+  // a result without data is not wanted; d_normed and d_y are of one type.
+  void (*residual_backward)(const Residual&, In sum, In d_sum, In d_normed, Out d_x, Out d_y);
+
+  // sums[column] += the sum of the column over all rows, in columns [first, last).
+  void (*add_column_sums)(In x, float* sums, std::int64_t rows, std::int64_t columns,
+                          std::int64_t first, std::int64_t last);
+  // sum += x
+  void (*accumulate)(In x, float* sum, std::int64_t count);
+
+  // Elements [first, last) of a tensor [samples, elements]; the mask is that of its sample 0.
+  void (*dropout)(const Mask&, In x, Out y, std::int64_t elements, std::int64_t first,
+                  std::int64_t last);
   void (*dropout_mask)(const Mask&, float* mask, std::int64_t count);
 
   void (*lrpe)(const LrpeRows&, In x, Out y);

@@ -172,7 +172,7 @@ void backward_keys_values(const LinearAttention& shape, std::int64_t head, const
 }  // namespace
 
 void linear_attention(const LinearAttention& shape, In q, In k, In v, Out out, float* state) {
-  by_type(q.bf16, [&](auto* t) {
+  by_type(q.type, [&](auto* t) {
     for (std::int64_t head = shape.first; head < shape.last; ++head) {
       float* own = state == nullptr ? nullptr : state + head * shape.key_dim * shape.value_dim;
       forward_head(shape, head, as(q, t), as(k, t), as(v, t), as(out, t), own);
@@ -182,7 +182,7 @@ void linear_attention(const LinearAttention& shape, In q, In k, In v, Out out, f
 
 void linear_attention_backward(const LinearAttention& shape, In q, In k, In v, In d_out, Out d_q,
                                Out d_k, Out d_v) {
-  by_type(q.bf16, [&](auto* t) {
+  by_type(q.type, [&](auto* t) {
     for (std::int64_t head = shape.first; head < shape.last; ++head) {
       backward_queries(shape, head, as(k, t), as(v, t), as(d_out, t), as(d_q, t));
       backward_keys_values(shape, head, as(q, t), as(k, t), as(v, t), as(d_out, t), as(d_k, t),

@@ -70,13 +70,13 @@ void backward(const LrpeRows& rows, const T* x, const T* d_y, T* d_x, double* d_
 }  // namespace
 
 void lrpe(const LrpeRows& rows, In x, Out y) {
-  by_type(x.bf16, [&](auto* t) { forward(rows, as(x, t), as(y, t)); });
+  by_type(x.type, [&](auto* t) { forward(rows, as(x, t), as(y, t)); });
 }
 
 void lrpe_backward(const LrpeRows& rows, In x, In d_y, Out d_x, double* d_theta) {
   alignas(64) float turned[kWidestLrpe];
   alignas(64) float crossed[kWidestLrpe];
-  by_type(x.bf16, [&](auto* t) {
+  by_type(x.type, [&](auto* t) {
     backward(rows, as(x, t), as(d_y, t), as(d_x, t), d_theta, turned, crossed);
   });
 }

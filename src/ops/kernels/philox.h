@@ -21,6 +21,16 @@ inline HighLow multiply(U x, std::uint32_t factor) {
           reinterpret_cast<U>((even & low32) | (odd << 32))};
 }
 
+// Runs of `width` lanes of a and b in turn, from lane `first` of each on.
+template <int width>
+inline F interleave(F a, F b, int first) {
+  I places{};
+  for (int i = 0; i < kLanes; ++i) {
+    places[i] = first + i / (2 * width) * width + i % width + (i / width % 2) * kLanes;
+  }
+  return __builtin_shuffle(a, b, places);
+}
+
 // The scaled mask of kMaskTile elements from number 4 * group on.
 inline void mask_tile(const Mask& m, std::uint64_t group, float* mask) {
   const U base = U{} + static_cast<std::uint32_t>(group);
@@ -42,15 +52,13 @@ inline void mask_tile(const Mask& m, std::uint64_t group, float* mask) {
     high += 0xBB67AE85;
   }
   const auto scaled = [&m](U word) { return (word >> 8) >= m.threshold ? splat(m.scale) : F{}; };
-  float words[4][kLanes];
-  store(words[0], scaled(c0));
-  store(words[1], scaled(c1));
-  store(words[2], scaled(c2));
-  store(words[3], scaled(c3));
-  for (int lane = 0; lane < kLanes; ++lane) {
-    for (int word = 0; word < 4; ++word) {
-      mask[4 * lane + word] = words[word][lane];
-    }
+  // Element 4 * lane + word comes from lane `lane` of word `word`.
+  const F a = scaled(c0), b = scaled(c1), c = scaled(c2), d = scaled(c3);
+  const F ab[2] = {interleave<1>(a, b, 0), interleave<1>(a, b, kLanes / 2)};
+  const F cd[2] = {interleave<1>(c, d, 0), interleave<1>(c, d, kLanes / 2)};
+  for (int half = 0; half < 2; ++half) {
+    store(mask + 2 * half * kLanes, interleave<2>(ab[half], cd[half], 0));
+    store(mask + (2 * half + 1) * kLanes, interleave<2>(ab[half], cd[half], kLanes / 2));
   }
 }
 

@@ -60,10 +60,7 @@ inline void store(Bf16* p, F v) {
 
 // The first `count` elements, zeros behind them.
 template <typename T>
-inline F load(const T* p, std::int64_t count) {
-  if (count >= kLanes) {
-    return load(p);
-  }
+inline F load_part(const T* p, std::int64_t count) {
   T part[kLanes] = {};
   for (std::int64_t i = 0; i < count; ++i) {
     part[i] = p[i];
@@ -72,15 +69,48 @@ inline F load(const T* p, std::int64_t count) {
 }
 
 template <typename T>
-inline void store(T* p, F v, std::int64_t count) {
-  if (count >= kLanes) {
-    store(p, v);
-    return;
-  }
+inline void store_part(T* p, F v, std::int64_t count) {
   T part[kLanes];
   store(part, v);
   for (std::int64_t i = 0; i < count; ++i) {
     p[i] = part[i];
+  }
+}
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+inline __mmask16 lanes_below(std::int64_t count) {
+  return static_cast<__mmask16>((1U << count) - 1U);
+}
+
+inline F load_part(const float* p, std::int64_t count) {
+  return reinterpret_cast<F>(_mm512_maskz_loadu_ps(lanes_below(count), p));
+}
+inline F load_part(const Bf16* p, std::int64_t count) {
+  const auto bits = reinterpret_cast<H>(_mm256_maskz_loadu_epi16(lanes_below(count), p));
+  return reinterpret_cast<F>(__builtin_convertvector(bits, U) << 16);
+}
+inline void store_part(float* p, F v, std::int64_t count) {
+  _mm512_mask_storeu_ps(p, lanes_below(count), reinterpret_cast<__m512>(v));
+}
+inline void store_part(Bf16* p, F v, std::int64_t count) {
+  Bf16 part[kLanes];
+  store(part, v);
+  _mm256_mask_storeu_epi16(p, lanes_below(count),
+                           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(part)));
+}
+#endif
+
+template <typename T>
+inline F load(const T* p, std::int64_t count) {
+  return count >= kLanes ? load(p) : load_part(p, count);
+}
+
+template <typename T>
+inline void store(T* p, F v, std::int64_t count) {
+  if (count >= kLanes) {
+    store(p, v);
+  } else {
+    store_part(p, v, count);
   }
 }
 
@@ -164,8 +194,8 @@ inline W multiply_even(U a, U b) {
 
 // Calls body(T) with the element type of `x`, as a null pointer of it.
 template <typename Body>
-inline void by_type(bool bf16, Body body) {
-  if (bf16) {
+inline void by_type(Element type, Body body) {
+  if (type == Element::bf16) {
     body(static_cast<Bf16*>(nullptr));
   } else {
     body(static_cast<float*>(nullptr));

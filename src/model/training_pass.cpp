@@ -1,0 +1,19 @@
+#include "model/training_pass.h"
+
+#include "ops/linear_cross_entropy.h"
+
+namespace transnormer {
+
+at::Tensor training_pass(TransNormer& model, const at::Tensor& inputs, const at::Tensor& targets,
+                         const ForwardContext& context, double scale) {
+  const at::Tensor hidden = model.forward(inputs, context).flatten(0, 1);
+  ops::LinearCrossEntropyOptions options;
+  options.compute = context.compute;
+  options.scale = scale;
+  const ops::CrossEntropy result =
+      ops::linear_cross_entropy(hidden, model.output_weight(), targets.flatten(), options);
+  result.loss.backward();
+  return result.nll;
+}
+
+}  // namespace transnormer

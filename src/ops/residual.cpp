@@ -1,0 +1,165 @@
+#include "ops/residual.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+#include "ops/launch.h"
+#include "ops/norm.h"
+#include "ops/philox_tensor.h"
+
+namespace transnormer::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// What a branch is made of, beside tensors; carried from forward to backward.
+struct Branch : torch::CustomClassHolder {
+  Branch(const Drop& d, double e, at::ScalarType t) : drop(d), eps(e), type(t) {}
+  Drop drop;
+  double eps;           // of the norm
+  at::ScalarType type;  // of y and of the norm
+};
+
+kernels::Residual shape_of(const at::Tensor& x, const Branch& branch) {
+  return {.first = 0,
+          .last = 0,
+          .rows_per_sample = x.size(0) > 0 ? row_count(x) / x.size(0) : 0,
+          .dim = x.size(-1),
+          .eps = static_cast<float>(branch.eps),
+          .drops = branch.drop.p > 0,
+          .mask = kernel_mask(branch.drop.key, branch.drop.p, 0, 0)};
+}
+
+bool kernel_fits(const at::Tensor& x, at::ScalarType type) {
+  return kernel_type(x) && x.scalar_type() == at::kFloat &&
+         (type == at::kFloat || type == at::kBFloat16);
+}
+
+kernels::In optional_in(const at::Tensor& x) {
+  return x.defined() ? in(x) : kernels::In{nullptr, kernels::Element::f32};
+}
+kernels::Out optional_out(const at::Tensor& x) {
+  return x.defined() ? out(x) : kernels::Out{nullptr, kernels::Element::f32};
+}
+
+// Calls body(kernels, part of the rows) for all rows of x.
+template <typename Body>
+void launch_rows(const at::Tensor& x, const Branch& branch, const Body& body) {
+  const kernels::Residual all = shape_of(x, branch);
+  launch(x, row_count(x), row_grain(all.dim),
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           kernels::Residual part = all;
+           part.first = first;
+           part.last = last;
+           body(k, part);
+         });
+}
+
+StreamAndNorm forward_of(const at::Tensor& x, const at::Tensor& y, const Branch& branch,
+                         bool with_norm) {
+  if (!kernel_fits(x, branch.type) || y.scalar_type() != branch.type) {
+    const at::NoGradGuard no_gradients;
+    const at::Tensor sum = x + dropout(y, branch.drop.p, branch.drop.key);
+    return {sum, with_norm ? srms_norm(sum, branch.eps, branch.type) : at::Tensor()};
+  }
+  const at::Tensor stream = x.contiguous();
+  const at::Tensor added = y.contiguous();
+  const StreamAndNorm result{empty_dense(x),
+                             with_norm ? at::empty(x.sizes(), y.options()) : at::Tensor()};
+  launch_rows(x, branch, [&](const kernels::Kernels& k, const kernels::Residual& part) {
+    k.residual(part, in(stream), in(added), out(result.stream), optional_out(result.normed));
+  });
+  return result;
+}
+
+struct Gradients {
+  at::Tensor x;
+  at::Tensor y;
+};
+
+// d_sum or d_normed may be undefined, but not both.
+Gradients backward_of(const at::Tensor& sum, const at::Tensor& d_sum, const at::Tensor& d_normed,
+                      const Branch& branch, bool with_y) {
+  if (!kernel_fits(sum, branch.type)) {
+    at::Tensor d_x = d_sum;
+    if (d_normed.defined()) {
+      const at::Tensor from_norm = srms_norm_backward(d_normed, sum, branch.eps);
+      d_x = d_x.defined() ? d_x + from_norm : from_norm;
+    }
+    return {d_x,
+            with_y ? dropout(d_x.to(branch.type), branch.drop.p, branch.drop.key) : at::Tensor()};
+  }
+  const at::Tensor stream_gradient = d_sum.defined() ? dense_like(d_sum, sum) : d_sum;
+  const at::Tensor norm_gradient =
+      d_normed.defined() ? d_normed.to(branch.type).contiguous() : d_normed;
+  const Gradients d{
+      norm_gradient.defined() ? empty_dense(sum) : at::Tensor(),
+      with_y ? at::empty(sum.sizes(), sum.options().dtype(branch.type)) : at::Tensor()};
+  if (d.x.defined() || d.y.defined()) {
+    launch_rows(sum, branch, [&](const kernels::Kernels& k, const kernels::Residual& part) {
+      k.residual_backward(part, in(sum), optional_in(stream_gradient), optional_in(norm_gradient),
+                          optional_out(d.x), optional_out(d.y));
+    });
+  }
+  return {d.x.defined() ? d.x : stream_gradient, d.y};
+}
+
+c10::intrusive_ptr<Branch> branch_of(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<Branch>(context->saved_data["branch"].toCapsule());
+}
+
+struct Residual : torch::autograd::Function<Residual> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
+                            const Drop& drop) {
+    const auto branch = c10::make_intrusive<Branch>(drop, 0, y.scalar_type());
+    context->saved_data["branch"] = c10::IValue::make_capsule(branch);
+    return forward_of(x, y, *branch, /*with_norm=*/false).stream;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    // The sum is read for the norm's gradient only.
+    Gradients d = backward_of(gradients[0], gradients[0], {}, *branch_of(context),
+                              context->needs_input_grad(1));
+    return {d.x, d.y, {}};
+  }
+};
+
+struct ResidualNorm : torch::autograd::Function<ResidualNorm> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x,
+                               const std::optional<at::Tensor>& y, const Drop& drop, double eps,
+                               at::ScalarType result) {
+    const auto branch = c10::make_intrusive<Branch>(drop, eps, result);
+    context->saved_data["branch"] = c10::IValue::make_capsule(branch);
+    context->set_materialize_grads(false);
+    const StreamAndNorm made = y ? forward_of(x, *y, *branch, /*with_norm=*/true)
+                                 : StreamAndNorm{x, srms_norm(x, eps, result)};
+    context->save_for_backward({made.stream});
+    context->saved_data["adds"] = y.has_value();
+    return {made.stream, made.normed};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor stream = context->get_saved_variables()[0];
+    const bool with_y = context->saved_data["adds"].toBool() && context->needs_input_grad(1);
+    Gradients d = backward_of(stream, gradients[0], gradients[1], *branch_of(context), with_y);
+    return {d.x, d.y, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor residual(const at::Tensor& x, const at::Tensor& y, const Drop& drop) {
+  return Residual::apply(x, y, drop);
+}
+
+StreamAndNorm residual_srms_norm(const at::Tensor& x, const at::Tensor& y, const Drop& drop,
+                                 double eps, at::ScalarType result) {
+  const variable_list made = ResidualNorm::apply(
+      x, y.defined() ? std::optional(y.to(result)) : std::nullopt, drop, eps, result);
+  return {made[0], made[1]};
+}
+
+}  // namespace transnormer::ops
