@@ -1,6 +1,6 @@
 #include "train/passes.h"
 
-#include "ops/linear_cross_entropy.h"
+#include "model/training_pass.h"
 
 namespace transnormer {
 namespace {
@@ -29,12 +29,8 @@ at::Tensor run_micro_batch(TransNormer& model, const Batch& batch, const PassOpt
   const at::Device device = model.device();
   const at::Tensor inputs = on_device(batch.inputs, batch, device);
   const at::Tensor targets = on_device(batch.targets, batch, device);
-  const at::Tensor hidden = model.forward(inputs, context).flatten(0, 1);
-  const ops::CrossEntropy result =
-      ops::linear_cross_entropy(hidden, model.output_weight(), targets.flatten(),
-                                {.compute = options.compute, .scale = scale});
-  result.loss.backward();
-  return result.nll;
+  return options.recorded != nullptr ? options.recorded->run(inputs, targets, context, scale)
+                                     : training_pass(model, inputs, targets, context, scale);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/batches.h"
+#include "model/recorded_pass.h"
 #include "model/transnormer.h"
 
 namespace transnormer {
@@ -23,6 +24,7 @@ struct PassOptions {
   std::int64_t update = 0;
   double loss_scale = 1;
   std::function<bool()> should_stop = {};  // asked before each micro-batch
+  RecordedPass* recorded = nullptr;        // the model's, kept between updates, makes them faster
 };
 
 // Adds the gradients of one update to the parameters': loss_scale times the loss summed over all

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "log/console.h"
 #include "ops/device.h"
 #include "optim/gradients.h"
 #include "optim/schedule.h"
@@ -45,6 +46,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       config_(run.config),
       state_(run.state),
       loader_(make_loader(run)),
+      recorded_(*run.model),
       statistics_(run.optimizer.parameters()),
       saver_(run, events),
       meter_(run.state.elapsed_s),
@@ -80,6 +82,7 @@ bool TrainingLoop::make_update() {
 
 std::optional<at::Tensor> TrainingLoop::forward_backward(const std::vector<Batch>& batches) {
   run_.optimizer.zero_gradients();
+  const bool was_recorded = recorded_.fault().empty();
   const auto nll =
       accumulate_gradients(*run_.model, batches,
                            {.compute = ops::scalar_type(config_.train.precision),
@@ -87,7 +90,13 @@ std::optional<at::Tensor> TrainingLoop::forward_backward(const std::vector<Batch
                             .seed = static_cast<std::uint64_t>(config_.train.seed),
                             .update = state_.step,
                             .loss_scale = run_.scaler.scale(),
-                            .should_stop = is_stop_requested});
+                            .should_stop = is_stop_requested,
+                            .recorded = &recorded_});
+  if (was_recorded && !recorded_.fault().empty()) {
+    log::warn(
+        "this model's passes cannot be recorded on the GPU, which costs small models speed: " +
+        recorded_.fault());
+  }
   if (nll) {
     run_.scaler.unscale(run_.optimizer.gradients());
   }

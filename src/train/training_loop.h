@@ -9,6 +9,7 @@
 
 #include "data/batches.h"
 #include "log/progress.h"
+#include "model/recorded_pass.h"
 #include "train/events.h"
 #include "train/gradient_statistics.h"
 #include "train/meter.h"
@@ -62,6 +63,7 @@ class TrainingLoop {
   const Config& config_;
   TrainingState& state_;
   BatchLoader loader_;
+  RecordedPass recorded_;
   GradientStatistics statistics_;
   Saver saver_;
   Meter meter_;

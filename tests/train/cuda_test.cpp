@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/models.h"
+#include "model/recorded_pass.h"
 #include "ops/cuda_device.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
@@ -66,19 +67,26 @@ struct Trained {
   std::shared_ptr<TransNormer> model;
 };
 
+enum class Passes { launched, recorded };
+
 // As the training loop does: an update whose gradient is not finite is passed over.
 Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType compute,
-                 int updates = 5) {
+                 int updates = 5, Passes passes = Passes::launched) {
   Trained trained;
   trained.model = make_model_on(device, config);
+  RecordedPass recorded(*trained.model);
   AdamW optimizer(named_tensors(*trained.model), {});
   LossScaler scaler(compute == at::kHalf);
   const std::vector<Batch> batches = make_update();
   for (int update = 0; update < updates; ++update) {
     optimizer.zero_gradients();
-    const auto nll = accumulate_gradients(
-        *trained.model, batches,
-        {.compute = compute, .seed = 5, .update = update, .loss_scale = scaler.scale()});
+    const auto nll =
+        accumulate_gradients(*trained.model, batches,
+                             {.compute = compute,
+                              .seed = 5,
+                              .update = update,
+                              .loss_scale = scaler.scale(),
+                              .recorded = passes == Passes::recorded ? &recorded : nullptr});
     scaler.unscale(optimizer.gradients());
     const at::Tensor norm = global_norm(gradient_norms(optimizer.gradients()));
     trained.losses.push_back(nll->item<double>());
@@ -90,6 +98,7 @@ Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType co
       optimizer.step(1e-3);
     }
   }
+  EXPECT_EQ(recorded.fault(), "");
   return trained;
 }
 
@@ -187,6 +196,24 @@ TEST_F(CudaModel, UpdatesWithLossScaleFindTheirScaleAndLowerTheLoss) {
     EXPECT_TRUE(std::isfinite(half.norms.back()));
     EXPECT_LT(half.losses.back(), 0.99 * loss);
   }
+}
+
+// With dropout and several micro-batches; the first two updates are launched in any case.
+TEST_F(CudaModel, ReplayedUpdatesAreEqualBitForBitToLaunchedOnes) {
+  if (!ops::Recording::possible(device)) {
+    GTEST_SKIP() << "the program was built without kernels for the GPU";
+  }
+  ops::configure_threads(2, /*deterministic=*/true);
+  for (const auto variant : {ModelVariant::t1, ModelVariant::t2}) {
+    for (const auto compute : {at::kFloat, at::kBFloat16}) {
+      const ModelConfig config = with_dropout(small_config(variant));
+      const Trained launched = train_on(device, config, compute, 6);
+      const Trained replayed = train_on(device, config, compute, 6, Passes::recorded);
+      EXPECT_EQ(launched.losses, replayed.losses);
+      EXPECT_EQ(launched.norms, replayed.norms);
+    }
+  }
+  ops::configure_threads(2, /*deterministic=*/false);
 }
 
 TEST_F(CudaModel, UpdatesAreEqualBitForBitWhereDeterministic) {
