@@ -19,7 +19,7 @@ at::Tensor inverse_rms(const at::Tensor& x, double eps) {
 }
 
 bool kernel_fits(const at::Tensor& x, at::ScalarType other) {
-  return kernel_type(x) && (other == at::kFloat || other == at::kBFloat16);
+  return kernel_type(x) && kernel_type(x.device(), other);
 }
 
 at::Tensor srms_forward(const at::Tensor& x, double eps, at::ScalarType result) {

@@ -34,8 +34,7 @@ kernels::Residual shape_of(const at::Tensor& x, const Branch& branch) {
 }
 
 bool kernel_fits(const at::Tensor& x, at::ScalarType type) {
-  return kernel_type(x) && x.scalar_type() == at::kFloat &&
-         (type == at::kFloat || type == at::kBFloat16);
+  return x.scalar_type() == at::kFloat && kernel_type(x) && kernel_type(x.device(), type);
 }
 
 kernels::In optional_in(const at::Tensor& x) {

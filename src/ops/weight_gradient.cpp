@@ -36,6 +36,11 @@ void add_weight_gradient(const at::Tensor& sum, const at::Tensor& gradient,
     at::Tensor(sum).addmm_(gradient.t(), input);
     return;
   }
+  if (sum.is_cuda()) {  // its library adds a half-precision product to single precision
+    at::Tensor to = sum;
+    at::addmm_out(to, sum, gradient.t(), input, at::kFloat);
+    return;
+  }
   const std::int64_t rows = sum.size(0);
   const std::int64_t row_bytes = sum.size(1) * static_cast<std::int64_t>(input.element_size());
   const std::int64_t tile = std::max<std::int64_t>(kTileBytes / row_bytes, 1);

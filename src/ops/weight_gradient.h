@@ -11,8 +11,8 @@ namespace transnormer::ops {
 [[nodiscard]] at::Tensor gradient_sum(const Weight& weight);
 
 // sum += gradient^T input. sum: [out, in], fp32; gradient: [tokens, out], input: [tokens, in], of
-// one type. A half-precision product is rounded once, tile by tile of the rows of the sum, so that
-// it is added from the cache.
+// one type. On a CPU a half-precision product is rounded once, tile by tile of the rows of the sum,
+// so that it is added from the cache.
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& gradient,
                          const at::Tensor& input);
 

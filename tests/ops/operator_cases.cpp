@@ -230,7 +230,7 @@ void add_weights(Cases& cases) {
        {},
        {weight},
        [tokens](const Tensors&, const Tensors& p, at::ScalarType) {
-         return ops::embedding(Weight(p[0]), tokens.to(p[0].device()), 1.5);
+         return scaled_embedding(p[0], tokens.to(p[0].device()), 1.5);
        },
        [tokens](const Tensors&, const Tensors& p) { return at::embedding(p[0], tokens) * 1.5; }});
 }
