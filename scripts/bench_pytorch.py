@@ -20,21 +20,16 @@ and `chunked`; `auto` takes the one that is faster here at that length.
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKER = "--worker"  # how this script calls itself
-LEAST_REPEAT_SECONDS = 0.1  # shorter ones measure the clock
-CLIP_NORM = 1.0
+WORKER = ROOT / "scripts/pytorch_worker.py"
 PROGRAM = "transnormer"  # the name of our side
 
 
@@ -42,198 +37,14 @@ class Fault(Exception):
     """Why a side has no figures, in a few words."""
 
 
-# ---- The worker: one PyTorch side in a process of its own ----
-
-
-def limit_memory():
-    """To be refused memory that is not there, rather than have the system end some process."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limit = int(line.split()[1]) * 1024 * 9 // 10
-                _, most = resource.getrlimit(resource.RLIMIT_DATA)
-                limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
-                resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
-
-
-def peak_memory():
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def words_for(error):
-    """Why PyTorch gave up."""
-    text = str(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" \
-            or "can't allocate memory" in text:
-        return "out of memory"
-    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"[:200]
-
-
-class Side:
-    """The model of a request, ready to be timed."""
-
-    def __init__(self, request):
-        import torch
-
-        from pytorch_model import TransNormer
-
-        self.torch = torch
-        torch.manual_seed(1)
-        torch.set_num_threads(request["threads"])
-        self.device, self.train = request["device"], request["mode"] == "train"
-        self.compute = {"fp32": torch.float32, "bf16": torch.bfloat16,
-                        "fp16": torch.float16}[request["precision"]]
-        shape = request["batch_size"], request["length"]
-        with torch.device(self.device):
-            self.model = TransNormer(request["model"], request["vocab_size"], request["length"],
-                                     request["linear_attention"], self.compute)
-            self.inputs = torch.randint(request["vocab_size"], shape)
-            self.targets = torch.randint(request["vocab_size"], shape)
-        self.model.train(self.train)
-        self.tokens = self.inputs.numel()
-        settings = request["optimizer"]
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=settings["lr"], betas=tuple(settings["betas"]),
-            eps=settings["eps"], weight_decay=settings["weight_decay"], fused=True)
-        self.scaler = torch.amp.GradScaler(self.device, enabled=request["precision"] == "fp16")
-        self.loss = self.model.loss
-        if request["compiled"]:
-            self.loss = torch.compile(self.loss, mode=request["compile_mode"])
-
-    def autocast(self):
-        half = self.compute != self.torch.float32
-        return self.torch.autocast(self.device, self.compute if half else None, enabled=half)
-
-    def step(self):
-        if not self.train:
-            with self.torch.no_grad(), self.autocast():
-                self.loss(self.inputs, self.targets, reduction="none")
-            return
-        self.optimizer.zero_grad(set_to_none=True)
-        with self.autocast():
-            loss = self.loss(self.inputs, self.targets)
-        self.scaler.scale(loss).backward()
-        self.scaler.unscale_(self.optimizer)
-        self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-
-    def seconds(self, steps):
-        self.synchronize()
-        began = time.perf_counter()
-        for _ in range(steps):
-            self.step()
-        self.synchronize()
-        return time.perf_counter() - began
-
-    def synchronize(self):
-        if self.device == "cuda":
-            self.torch.cuda.synchronize()
-
-    def reset_peak(self):
-        if self.device == "cuda":
-            self.torch.cuda.reset_peak_memory_stats()
-        else:
-            with contextlib.suppress(OSError):
-                pathlib.Path("/proc/self/clear_refs").write_text("5")
-
-    def peak(self):
-        return self.torch.cuda.max_memory_allocated() if self.device == "cuda" else peak_memory()
-
-    def rest(self):
-        """Gives back what only a step needs, since another side is next."""
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.device == "cuda":
-            self.torch.cuda.empty_cache()
-        else:
-            ctypes.CDLL(None).malloc_trim(0)
-
-    def tensors(self):
-        return {name: list(value.shape) for name, value in self.model.state_dict().items()}
-
-    def warm_up(self):
-        """Compiles where that is asked for; says how many steps a repeat takes."""
-        self.seconds(1)
-        return max(1, round(LEAST_REPEAT_SECONDS / self.seconds(1)))
-
-
-def attention_seconds(request):
-    """Of forward and backward of one NormAttention in each of the two forms."""
-    import torch
-
-    import pytorch_model
-
-    torch.set_num_threads(request["threads"])
-    model = request["model"]
-    shape = (request["batch_size"], request["length"], model["heads"],
-             model["dim"] // model["heads"])
-    compute = {"bf16": torch.bfloat16}.get(request["precision"], torch.float32)
-    parts = [torch.rand(shape, device=request["device"], dtype=compute,
-                        requires_grad=request["mode"] == "train") for _ in range(3)]
-
-    def once(form):
-        began = time.perf_counter()
-        y = getattr(pytorch_model, f"{form}_linear_attention")(*parts)
-        if y.requires_grad:
-            y.backward(y.detach())
-        if request["device"] == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - began
-
-    best = {"chunked": min(once("chunked") for _ in range(4))}
-    try:
-        best["quadratic"] = once("quadratic")
-        if best["quadratic"] < 4 * best["chunked"]:
-            best["quadratic"] = min(once("quadratic") for _ in range(3))
-    except (RuntimeError, MemoryError):
-        pass
-    return best
-
-
-def work():
-    """Answers a request on stdin, a JSON object, and then a line for each line that follows."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    answers, sys.stdout = sys.stdout, sys.stderr
-
-    def answer(**what):
-        print(json.dumps(what), file=answers, flush=True)
-
-    request = json.loads(sys.stdin.readline())
-    if request["device"] == "cpu":
-        limit_memory()
-    try:
-        if request["task"] == "choose":
-            answer(**attention_seconds(request))
-            return
-        side = Side(request)
-        answer(tensors=side.tensors())
-        steps = None
-        for _ in sys.stdin:
-            if steps is None:
-                steps = side.warm_up()
-                side.reset_peak()
-            else:
-                side.seconds(1)  # what rest() gave back is made anew
-            speeds = [steps * side.tokens / side.seconds(steps) for _ in range(request["repeat"])]
-            peak = side.peak()
-            side.rest()
-            answer(speeds=speeds, peak_memory_bytes=peak)
-    except Exception as error:  # whatever PyTorch throws is that side's result
-        answer(error=words_for(error))
-
-
 class Worker:
-    """The worker, seen from outside."""
+    """scripts/pytorch_worker.py, seen from outside."""
 
     def __init__(self, request):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([sys.executable, __file__, WORKER], text=True, bufsize=1,
+        self.process = subprocess.Popen([sys.executable, WORKER], text=True, bufsize=1,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log, env=environment())
-        self.hello = None
         self.say(json.dumps(request))
 
     def say(self, line):
@@ -265,9 +76,6 @@ class Worker:
             self.process.wait()
         self.process.stdout.close()
         self.log.close()
-
-
-# ---- The comparison ----
 
 
 def environment():
@@ -460,9 +268,6 @@ def positive(text):
 
 
 def main():
-    if sys.argv[1:] == [WORKER]:
-        work()
-        return 0
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("config", type=pathlib.Path, metavar="CONFIG", help="the config file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",

@@ -19,6 +19,7 @@ PROGRAM = os.environ.get("TRANSNORMER_PROGRAM", ROOT / "build/transnormer")
 sys.path.insert(0, str(ROOT / "scripts"))
 import bench_pytorch  # noqa: E402
 import pytorch_model  # noqa: E402
+import pytorch_worker  # noqa: E402
 
 
 def run(*arguments):
@@ -98,7 +99,7 @@ class ChoosingAForm(unittest.TestCase):
 
         patches = {f"{form}_linear_attention": attention for form in ("quadratic", "chunked")}
         with mock.patch.multiple(pytorch_model, **patches):
-            seconds = bench_pytorch.attention_seconds(
+            seconds = pytorch_worker.attention_seconds(
                 {"model": {"dim": 12, "heads": 2}, "batch_size": 3, "length": 50, "mode": "train",
                  "precision": "bf16", "device": "cpu", "threads": torch.get_num_threads()})
         self.assertEqual(seconds.keys(), {"quadratic", "chunked"})
@@ -123,7 +124,7 @@ class AWorker(unittest.TestCase):
     def test_knows_what_memory_that_is_refused_looks_like(self):
         with self.assertRaises(RuntimeError) as refused:
             torch.empty(1 << 60)
-        self.assertEqual(bench_pytorch.words_for(refused.exception), "out of memory")
+        self.assertEqual(pytorch_worker.words_for(refused.exception), "out of memory")
 
     def test_of_another_model_is_never_timed(self):
         worker = mock.Mock()
@@ -158,8 +159,8 @@ class BesideTheProgram(unittest.TestCase):
     def test_every_kind_of_model_has_the_programs_tensors(self):
         diag_rms = '{"attention":"diag","score":"relu","output_norm":"rms"}'
         for settings in (["variant=t1"], ["variant=t2"], ["variant=transformer"],
-                         ["variant=custom", "early_layers=2", f"early={diag_rms}", "norm=rms", "ffn=mlp", "ffn_dim=40",
-                          "position=learned", "norm_placement=post", "tie_embeddings=false"]):
+                         ["variant=custom", "early_layers=2", f"early={diag_rms}", "norm=rms",
+                          "ffn=mlp", "ffn_dim=40", "position=learned", "norm_placement=post", "tie_embeddings=false"]):
             with self.subTest(settings=settings):
                 sets = [word for setting in [*settings, *self.SMALL]
                         for word in ("--set", "model." + setting)]

@@ -70,7 +70,8 @@ class Answers(unittest.TestCase):
                          {"t2": [64, 512, 1024]})
 
     def test_are_told_apart_by_what_differs(self):
-        first, second = self.write("first.json", [row(64, 2.0)]), self.write("second.json", [row(64, 1.0)])
+        first = self.write("first.json", [row(64, 2.0)])
+        second = self.write("second.json", [row(64, 1.0)])
         self.assertEqual(list(plot_bench.lines_of(self.points(first, second))),
                          [f"t2, {first}", f"t2, {second}"])
         mixed = self.points(self.write("mixed.json", [row(64, 2.0), row(64, 1.0, precision="fp32"),
