@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "ops/attention_operands.h"
 #include "ops/block_attention_tensor.h"
 #include "ops/kernel_view.h"
 #include "ops/parallel.h"
@@ -17,35 +18,46 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Carries the options from forward to backward; autograd's own store holds tensors and numbers
-// only.
-struct OptionsHolder : torch::CustomClassHolder {
-  explicit OptionsHolder(const BlockAttentionOptions& values) : options(values) {}
-  BlockAttentionOptions options;
-};
-
 constexpr std::int64_t kWidestBlock = 256;  // whose scores still fit a core's cache
 
+// Carries what is no tensor from forward to backward; autograd's own store holds tensors and
+// numbers only.
+struct OptionsHolder : torch::CustomClassHolder {
+  OptionsHolder(const BlockAttentionOptions& values, KernelEncoding made)
+      : options(values), encoding(std::move(made)) {
+    options.encoding = {};  // made ready beside it; its tensors are not held twice
+  }
+  BlockAttentionOptions options;
+  KernelEncoding encoding;
+};
+
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const BlockAttentionOptions& options) {
-  return kernel_type(q) && options.block > 0 && options.block <= kWidestBlock &&
-         q.size(3) == v.size(3);
+  return attention_kernel_fits(q, options.encoding) && options.block > 0 &&
+         options.block <= kWidestBlock && q.size(3) == v.size(3);
 }
 
-// Heads are independent: each thread takes some of them with buffers of its own.
+kernels::BlockAttention shape_of(const AttentionOperands& x, const OptionsHolder& held) {
+  const BlockAttentionOptions& options = held.options;
+  return {.first = 0,
+          .last = 0,
+          .time = x.q.size(1),
+          .heads = x.q.size(2),
+          .dim = x.q.size(3),
+          .block = options.block,
+          .scale = static_cast<float>(options.scale),
+          .softmax = options.score == ScoreKind::softmax,
+          .drops = options.dropout > 0,
+          .mask = kernel_mask(options.dropout_key, options.dropout, 0, 0),
+          .scratch = nullptr,
+          .strides = x.strides(),
+          .gradient_strides = {},
+          .encoding = held.encoding.view()};
+}
+
+// Heads are independent: each thread takes some neighbours of them, with buffers of its own.
 template <typename Body>
-void for_heads(const at::Tensor& q, const BlockAttentionOptions& options, const Body& body) {
-  kernels::BlockAttention shape{.first = 0,
-                                .last = 0,
-                                .time = q.size(1),
-                                .heads = q.size(2),
-                                .dim = q.size(3),
-                                .block = options.block,
-                                .scale = static_cast<float>(options.scale),
-                                .softmax = options.score == ScoreKind::softmax,
-                                .drops = options.dropout > 0,
-                                .mask = kernel_mask(options.dropout_key, options.dropout, 0, 0),
-                                .scratch = nullptr};
-  parallel_for(q.size(0) * shape.heads, 1, [&](std::int64_t first, std::int64_t last) {
+void for_heads(const kernels::BlockAttention& shape, std::int64_t batch, const Body& body) {
+  parallel_for(batch * shape.heads, 1, [&](std::int64_t first, std::int64_t last) {
     const Scratch scratch(kernels::block_attention_scratch(shape.block, shape.dim));
     kernels::BlockAttention part = shape;
     part.first = first;
@@ -55,55 +67,57 @@ void for_heads(const at::Tensor& q, const BlockAttentionOptions& options, const 
   });
 }
 
-at::Tensor forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                      const BlockAttentionOptions& options) {
-  if (!kernel_fits(q, v, options)) {
-    return tiled_forward(q, k, v, options);
-  }
-  const at::Tensor query = q.contiguous();
-  const at::Tensor key = dense_like(k, q);
-  const at::Tensor value = dense_like(v, q);
-  const at::Tensor y = empty_dense(query);
-  for_heads(q, options, [&](const kernels::BlockAttention& part) {
-    kernels::kernels().block_attention(part, in(query), in(key), in(value), out(y));
-  });
-  return y;
-}
-
-BlockAttentionGradients backward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                    const at::Tensor& d_out, const BlockAttentionOptions& options) {
-  if (!kernel_fits(q, v, options)) {
-    return tiled_backward(q, k, v, d_out, options);
-  }
-  const at::Tensor query = q.contiguous();
-  const at::Tensor key = dense_like(k, q);
-  const at::Tensor value = dense_like(v, q);
-  const at::Tensor gradient = dense_like(d_out, q);
-  const at::Tensor d_q = empty_dense(query);
-  const at::Tensor d_k = empty_dense(query);
-  const at::Tensor d_v = empty_dense(query);
-  for_heads(q, options, [&](const kernels::BlockAttention& part) {
-    kernels::kernels().block_attention_backward(part, in(query), in(key), in(value), in(gradient),
-                                                out(d_q), out(d_k), out(d_v));
-  });
-  return {d_q, d_k.to(k.scalar_type()), d_v.to(v.scalar_type())};
-}
-
-struct BlockAttention : torch::autograd::Function<BlockAttention> {
+// By a kernel, which encodes on the fly.
+struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const BlockAttentionOptions& options) {
+                            const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
+                            const BlockAttentionOptions& options) {
+    const auto held =
+        c10::make_intrusive<OptionsHolder>(options, KernelEncoding(options.encoding, q.size(1)));
     context->save_for_backward({q, k, v});
-    context->saved_data["options"] =
-        c10::IValue::make_capsule(c10::make_intrusive<OptionsHolder>(options));
-    return forward_of(q, k, v, options);
+    context->saved_data["options"] = c10::IValue::make_capsule(held);
+    const AttentionOperands x(q, k, v);
+    const at::Tensor y = empty_dense(x.q);
+    for_heads(shape_of(x, *held), q.size(0), [&](const kernels::BlockAttention& part) {
+      kernels::kernels().block_attention(part, in(x.q), in(x.k), in(x.v), out(y));
+    });
+    return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const auto holder = c10::static_intrusive_pointer_cast<OptionsHolder>(
+    const auto held = c10::static_intrusive_pointer_cast<OptionsHolder>(
+        context->saved_data["options"].toCapsule());
+    const AttentionOperands x(saved[0], saved[1], saved[2]);
+    const at::Tensor gradient = dense_like(gradients[0], x.q);
+    const AttentionOperands d = unfilled_gradients(x);
+    const ThetaGradient d_theta(x.q, held->encoding.has_lrpe());
+    kernels::BlockAttention shape = shape_of(x, *held);
+    shape.gradient_strides = d.strides();
+    for_heads(shape, x.q.size(0), [&](const kernels::BlockAttention& part) {
+      kernels::kernels().block_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient),
+                                                  out(d.q), out(d.k), out(d.v), d_theta.data());
+    });
+    return {d.q, d.k.to(saved[1].scalar_type()), d.v.to(saved[2].scalar_type()), d_theta.sum(), {}};
+  }
+};
+
+// By tensor operations, of operands that are encoded already.
+struct BlockAttention : torch::autograd::Function<BlockAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const BlockAttentionOptions& options) {
+    context->save_for_backward({q, k, v});
+    context->saved_data["options"] = c10::IValue::make_capsule(
+        c10::make_intrusive<OptionsHolder>(options, KernelEncoding({}, q.size(1))));
+    return tiled_forward(q, k, v, options);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto held = c10::static_intrusive_pointer_cast<OptionsHolder>(
         context->saved_data["options"].toCapsule());
     BlockAttentionGradients d =
-        backward_of(saved[0], saved[1], saved[2], gradients[0], holder->options);
+        tiled_backward(saved[0], saved[1], saved[2], gradients[0], held->options);
     return {d.q, d.k, d.v, {}};
   }
 };
@@ -117,12 +131,17 @@ bool library_attention_fits(const BlockAttentionOptions& options) {
 
 at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const BlockAttentionOptions& options) {
+  if (kernel_fits(q, v, options)) {
+    return EncodedBlockAttention::apply(q, k, v, theta_of(options.encoding), options);
+  }
+  const at::Tensor query = encode(q, options.encoding);
+  const at::Tensor key = encode(k, options.encoding);
   if (library_attention_fits(options)) {
-    return at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
-                                            {}, 0, true, options.scale)
+    return at::scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2),
+                                            v.transpose(1, 2), {}, 0, true, options.scale)
         .transpose(1, 2);
   }
-  return BlockAttention::apply(q, k, v, options);
+  return BlockAttention::apply(query, key, v, options);
 }
 
 at::Tensor attention_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

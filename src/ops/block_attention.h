@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "ops/dropout.h"
+#include "ops/encoding.h"
 
 namespace transnormer::ops {
 
@@ -16,12 +17,13 @@ struct BlockAttentionOptions {
   double scale = 1;                      // of the scores, head_dim^-1/2
   double dropout = 0;                    // on the attention weights
   DropoutKey dropout_key;
+  Encoding encoding{};  // of q and k
 };
 
 // q, k, v: [batch, time, heads, head_dim], any time >= 1. Token t sees tokens s <= t of its own
 // block. Result like q. Scores, softmax and sums in fp32, on every device by fp32 products, except
-// where the library's own attention serves (block 0, softmax, no dropout). Keeps q, k, v only (for
-// block > 0).
+// where the library's own attention serves (block 0, softmax, no dropout). Keeps q, k, v (and
+// the table of rotations) only, for block > 0.
 [[nodiscard]] at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k,
                                          const at::Tensor& v, const BlockAttentionOptions& options);
 

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
+#include "ops/attention_operands.h"
 #include "ops/causal_linear_attention_tensor.h"
 #include "ops/kernel_view.h"
 #include "ops/parallel.h"
@@ -14,21 +17,32 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-kernels::LinearAttention shape_of(const at::Tensor& q, const at::Tensor& v) {
+// Carries the encoding from forward to backward; autograd's own store holds tensors and numbers
+// only.
+struct EncodingHolder : torch::CustomClassHolder {
+  explicit EncodingHolder(KernelEncoding made) : encoding(std::move(made)) {}
+  KernelEncoding encoding;
+};
+
+kernels::LinearAttention shape_of(const AttentionOperands& x, const KernelEncoding& encoding) {
   return {.first = 0,
           .last = 0,
-          .time = q.size(1),
-          .heads = q.size(2),
-          .key_dim = q.size(3),
-          .value_dim = v.size(3),
-          .scratch = nullptr};
+          .time = x.q.size(1),
+          .heads = x.q.size(2),
+          .key_dim = x.q.size(3),
+          .value_dim = x.v.size(3),
+          .scratch = nullptr,
+          .strides = x.strides(),
+          .gradient_strides = {},
+          .encoding = encoding.view()};
 }
 
-// Heads are independent: each thread takes some of them with buffers of its own.
+// Heads are independent: each thread takes some neighbours of them, with buffers of its own.
 template <typename Body>
 void for_heads(const kernels::LinearAttention& shape, std::int64_t batch, const Body& body) {
   parallel_for(batch * shape.heads, 1, [&](std::int64_t first, std::int64_t last) {
-    const Scratch scratch(kernels::linear_attention_scratch(shape.key_dim, shape.value_dim));
+    const Scratch scratch(kernels::linear_attention_scratch(std::min(shape.heads, last - first),
+                                                            shape.key_dim, shape.value_dim));
     kernels::LinearAttention part = shape;
     part.first = first;
     part.last = last;
@@ -37,19 +51,13 @@ void for_heads(const kernels::LinearAttention& shape, std::int64_t batch, const 
   });
 }
 
-at::Tensor forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                      const at::Tensor& state) {
-  if (!kernel_type(q)) {
-    return chunked_forward(q, k, v, state);
-  }
-  const at::Tensor query = q.contiguous();
-  const at::Tensor key = dense_like(k, q);
-  const at::Tensor value = dense_like(v, q);
-  const at::Tensor y = at::empty(v.sizes(), q.options());
+at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
+                          const KernelEncoding& encoding) {
+  const at::Tensor y = empty_dense(x.v);
   const at::Tensor sums = state.defined() ? state.contiguous() : state;
   auto* sum = state.defined() ? sums.mutable_data_ptr<float>() : nullptr;
-  for_heads(shape_of(q, v), q.size(0), [&](const kernels::LinearAttention& part) {
-    kernels::kernels().linear_attention(part, in(query), in(key), in(value), out(y), sum);
+  for_heads(shape_of(x, encoding), x.q.size(0), [&](const kernels::LinearAttention& part) {
+    kernels::kernels().linear_attention(part, in(x.q), in(x.k), in(x.v), out(y), sum);
   });
   if (state.defined() && !sums.is_same(state)) {
     at::Tensor(state).copy_(sums);
@@ -57,49 +65,68 @@ at::Tensor forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor
   return y;
 }
 
-LinearAttentionGradients backward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                     const at::Tensor& d_out) {
-  if (!kernel_type(q)) {
-    return chunked_backward(q, k, v, d_out);
-  }
-  const at::Tensor query = q.contiguous();
-  const at::Tensor key = dense_like(k, q);
-  const at::Tensor value = dense_like(v, q);
-  const at::Tensor gradient = dense_like(d_out, q);
-  const at::Tensor d_q = empty_dense(query);
-  const at::Tensor d_k = empty_dense(key);
-  const at::Tensor d_v = empty_dense(value);
-  for_heads(shape_of(q, v), q.size(0), [&](const kernels::LinearAttention& part) {
-    kernels::kernels().linear_attention_backward(part, in(query), in(key), in(value), in(gradient),
-                                                 out(d_q), out(d_k), out(d_v));
-  });
-  return {d_q, d_k.to(k.scalar_type()), d_v.to(v.scalar_type())};
-}
-
-struct CausalLinearAttention : torch::autograd::Function<CausalLinearAttention> {
+// By a kernel, which encodes on the fly.
+struct EncodedLinearAttention : torch::autograd::Function<EncodedLinearAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v) {
+                            const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
+                            const Encoding& encoding) {
+    const auto holder = c10::make_intrusive<EncodingHolder>(KernelEncoding(encoding, q.size(1)));
     context->save_for_backward({q, k, v});
-    return forward_of(q, k, v, {});
+    context->saved_data["encoding"] = c10::IValue::make_capsule(holder);
+    return kernel_forward({q, k, v}, {}, holder->encoding);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    LinearAttentionGradients d = backward_of(saved[0], saved[1], saved[2], gradients[0]);
+    const auto holder = c10::static_intrusive_pointer_cast<EncodingHolder>(
+        context->saved_data["encoding"].toCapsule());
+    const AttentionOperands x(saved[0], saved[1], saved[2]);
+    const at::Tensor gradient = dense_like(gradients[0], x.q);
+    const AttentionOperands d = unfilled_gradients(x);
+    const ThetaGradient d_theta(x.q, holder->encoding.has_lrpe());
+    kernels::LinearAttention shape = shape_of(x, holder->encoding);
+    shape.gradient_strides = d.strides();
+    for_heads(shape, x.q.size(0), [&](const kernels::LinearAttention& part) {
+      kernels::kernels().linear_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient),
+                                                   out(d.q), out(d.k), out(d.v), d_theta.data());
+    });
+    return {d.q, d.k.to(saved[1].scalar_type()), d.v.to(saved[2].scalar_type()), d_theta.sum(), {}};
+  }
+};
+
+// By tensor operations, of operands that are encoded already.
+struct LinearAttention : torch::autograd::Function<LinearAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v) {
+    context->save_for_backward({q, k, v});
+    return chunked_forward(q, k, v, {});
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    LinearAttentionGradients d = chunked_backward(saved[0], saved[1], saved[2], gradients[0]);
     return {d.q, d.k, d.v};
   }
 };
 
 }  // namespace
 
-at::Tensor causal_linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  return CausalLinearAttention::apply(q, k, v);
+at::Tensor causal_linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                   const Encoding& encoding) {
+  if (!attention_kernel_fits(q, encoding)) {
+    return LinearAttention::apply(encode(q, encoding), encode(k, encoding), v);
+  }
+  return EncodedLinearAttention::apply(q, k, v, theta_of(encoding), encoding);
 }
 
 at::Tensor causal_linear_attention_step(const at::Tensor& q, const at::Tensor& k,
-                                        const at::Tensor& v, at::Tensor& state) {
+                                        const at::Tensor& v, at::Tensor& state,
+                                        const Encoding& encoding) {
   const at::NoGradGuard no_gradients;
-  return forward_of(q, k, v, state);
+  if (!attention_kernel_fits(q, encoding)) {
+    return chunked_forward(encode(q, encoding), encode(k, encoding), v, state);
+  }
+  return kernel_forward({q, k, v}, state, KernelEncoding(encoding, q.size(1)));
 }
 
 }  // namespace transnormer::ops

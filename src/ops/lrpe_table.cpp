@@ -39,10 +39,7 @@ kernels::LrpeRows rows_of(const at::Tensor& x, const LrpeTable& table, const at:
           .time = x.size(1),
           .heads = x.size(2),
           .dim = x.size(3),
-          .cosine = table.cosine.data(),
-          .sine = table.sine.data(),
-          .position = table.position.data(),
-          .unit = unit.const_data_ptr<float>()};
+          .lrpe = table.view(unit)};
 }
 
 std::int64_t grain_of(const at::Tensor& x) {
@@ -56,23 +53,26 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
   const at::Tensor wide = theta.detach().to(at::kDouble).contiguous();
   const auto* angles = wide.const_data_ptr<double>();
   const std::int64_t count = wide.numel();
-  const auto size = static_cast<std::size_t>(time * 2 * count);
-  position.resize(static_cast<std::size_t>(time));
-  cosine.resize(size);
-  sine.resize(size);
-
-  const auto set = [this](std::size_t place, double c, double s) {
-    cosine[place] = cosine[place + 1] = static_cast<float>(c);
-    sine[place] = static_cast<float>(-s);
-    sine[place + 1] = static_cast<float>(s);
+  const bool whole_period = period > 0 && time >= period;
+  const std::int64_t rows = whole_period ? period : time;
+  first_ = whole_period ? first_position % period : 0;
+  const auto number_of = [=](std::int64_t row) {
+    const std::int64_t number = whole_period ? row : first_position + row;
+    return period > 0 ? number % period : number;
   };
-  if (time < kFine) {
-    // Decoding: fewer angles than even the fine rotations are.
+  position_.resize(static_cast<std::size_t>(rows));
+  rotation_.resize(static_cast<std::size_t>(rows * 2 * count));
+  const auto set = [this](std::size_t place, double c, double s) {
+    rotation_[place] = static_cast<float>(c);
+    rotation_[place + 1] = static_cast<float>(s);
+  };
+  for (std::int64_t row = 0; row < rows; ++row) {
+    position_[static_cast<std::size_t>(row)] = static_cast<double>(number_of(row));
+  }
+  if (rows <= kFine) {
+    // No more angles than the fine rotations are.
     std::size_t place = 0;
-    for (std::int64_t t = 0; t < time; ++t) {
-      const std::int64_t number = first_position + t;
-      const auto here = static_cast<double>(period > 0 ? number % period : number);
-      position[static_cast<std::size_t>(t)] = here;
+    for (const double here : position_) {
       for (std::int64_t i = 0; i < count; ++i, place += 2) {
         set(place, std::cos(here * angles[i]), std::sin(here * angles[i]));
       }
@@ -80,20 +80,19 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
     return;
   }
 
-  // Positions that are ever used start at `base`; each is base + coarse * kFine + fine.
+  // Positions that come up start at `base`; each is base + coarse * kFine + fine.
   const std::int64_t base = period > 0 ? 0 : first_position;
   const std::int64_t reach = period > 0 ? period : time;
   const Rotations fine = rotations(angles, count, 0, 1, std::min(kFine, reach));
   const Rotations coarse = rotations(angles, count, base, kFine, (reach + kFine - 1) / kFine);
 
-  parallel_for(time, std::max<std::int64_t>(kGrain / std::max<std::int64_t>(count, 1), 1),
+  parallel_for(rows, std::max<std::int64_t>(kGrain / std::max<std::int64_t>(count, 1), 1),
                [&](std::int64_t first, std::int64_t last) {
-                 for (std::int64_t t = first; t < last; ++t) {
-                   const std::int64_t offset = period > 0 ? (first_position + t) % period : t;
-                   position[static_cast<std::size_t>(t)] = static_cast<double>(base + offset);
+                 for (std::int64_t row = first; row < last; ++row) {
+                   const std::int64_t offset = number_of(row) - base;
                    const auto a = static_cast<std::size_t>(offset / kFine * count);
                    const auto b = static_cast<std::size_t>(offset % kFine * count);
-                   const auto to = static_cast<std::size_t>(t * 2 * count);
+                   const auto to = static_cast<std::size_t>(row * 2 * count);
                    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
                      const double c = coarse.cosine[a + i] * fine.cosine[b + i] -
                                       coarse.sine[a + i] * fine.sine[b + i];
@@ -103,6 +102,14 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
                    }
                  }
                });
+}
+
+kernels::Lrpe LrpeTable::view(const at::Tensor& unit) const {
+  return {.rotation = rotation_.data(),
+          .position = position_.data(),
+          .unit = unit.const_data_ptr<float>(),
+          .first = first_,
+          .rows = static_cast<std::int64_t>(position_.size())};
 }
 
 bool lrpe_kernel_fits(const at::Tensor& x) {

@@ -6,19 +6,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/kernels/kernels.h"
+
 namespace transnormer::ops {
 
-// Cosines and sines of position * theta for each time, laid out for kernels::LrpeRows. An angle is
-// put together from a coarse and a fine rotation, each formed in double: two products for each
-// element of the table in place of two trigonometric functions.
+// The rotations by position * theta that kernels::Lrpe reads: of each time, or of each position
+// where a whole period or more of them comes up. An angle is put together from a coarse and a fine
+// rotation, each formed in double: two products for each element of the table in place of two
+// trigonometric functions.
 class LrpeTable {
  public:
   LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
             std::int64_t period);
 
-  std::vector<double> position;
-  std::vector<float> cosine;
-  std::vector<float> sine;
+  // unit: [dim], dense; it and the table must outlive the result.
+  [[nodiscard]] kernels::Lrpe view(const at::Tensor& unit) const;
+
+ private:
+  std::int64_t first_ = 0;
+  std::vector<double> position_;
+  std::vector<float> rotation_;
 };
 
 struct LrpeGradients {

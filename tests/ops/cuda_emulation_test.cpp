@@ -226,14 +226,13 @@ TEST(CudaEmulation, AReplayedStepReadsItsCountersAnew) {
 TEST(CudaEmulation, Lrpe) {
   constexpr std::int64_t kTime = 21, kHeads = 3;
   for (const std::int64_t dim : {2, 24, 70}) {
-    const at::Tensor angle = normal({kTime, dim / 2}, 7).repeat_interleave(2, -1);
-    const at::Tensor sign = at::tensor({-1.F, 1.F}).repeat({dim / 2});
-    const Given cosine = wide(angle.cos()), sine = wide(angle.sin() * sign);
+    const at::Tensor angle = normal({kTime, dim / 2}, 7);
+    const Given rotation = wide(at::stack({angle.cos(), angle.sin()}, -1).flatten(1));
     const Given unit = wide(at::full({dim}, 1 / std::sqrt(static_cast<double>(dim)), at::kFloat));
     const Given position = wide(at::arange(kTime, at::kDouble) + 5);
     const Given x{normal({2, kTime, kHeads, dim}, 1)}, g{normal({2, kTime, kHeads, dim}, 2)};
     expect_like_cpu(
-        "lrpe of " + std::to_string(dim), {x, g, cosine, sine, position, unit},
+        "lrpe of " + std::to_string(dim), {x, g, rotation, position, unit},
         {blank(x.x.sizes()), blank(x.x.sizes()), wide(at::ones({dim / 2}, at::kDouble))},
         [&](const Kernels& k, const Tensors& t, const Tensors& y) {
           const kernels::LrpeRows rows{0,
@@ -241,10 +240,8 @@ TEST(CudaEmulation, Lrpe) {
                                        kTime,
                                        kHeads,
                                        dim,
-                                       t[2].const_data_ptr<float>(),
-                                       t[3].const_data_ptr<float>(),
-                                       t[4].const_data_ptr<double>(),
-                                       t[5].const_data_ptr<float>()};
+                                       {t[2].const_data_ptr<float>(), t[3].const_data_ptr<double>(),
+                                        t[4].const_data_ptr<float>(), 0, kTime}};
           k.lrpe(rows, in(t[0]), out(y[0]));
           k.lrpe_backward(rows, in(t[0]), in(t[1]), out(y[1]), y[2].mutable_data_ptr<double>());
         });
@@ -263,7 +260,7 @@ TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
     const Given q = heads_of(time, key_dim, 1), k = heads_of(time, key_dim, 2);
     const Given v = heads_of(time, value_dim, 3), g = heads_of(time, value_dim, 4);
     const Given state = wide(normal({6, key_dim, value_dim}, 5));
-    const Scratch scratch(kernels::linear_attention_scratch(key_dim, value_dim));
+    const Scratch scratch(kernels::linear_attention_scratch(3, key_dim, value_dim));
     const kernels::LinearAttention shape{0, 6, time, 3, key_dim, value_dim, scratch.data()};
     expect_like_cpu("linear attention over " + std::to_string(time), {q, k, v, g},
                     {blank(v.x.sizes()), blank(v.x.sizes()), blank(q.x.sizes()), blank(k.x.sizes()),
@@ -273,7 +270,7 @@ TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
                       set.linear_attention(shape, in(t[0]), in(t[1]), in(t[2]), out(y[1]),
                                            y[5].mutable_data_ptr<float>());
                       set.linear_attention_backward(shape, in(t[0]), in(t[1]), in(t[2]), in(t[3]),
-                                                    out(y[2]), out(y[3]), out(y[4]));
+                                                    out(y[2]), out(y[3]), out(y[4]), nullptr);
                     });
   }
 }
@@ -294,7 +291,7 @@ TEST(CudaEmulation, BlockAttentionWithAndWithoutDropout) {
             [&shape](const Kernels& set, const Tensors& t, const Tensors& y) {
               set.block_attention(shape, in(t[0]), in(t[1]), in(t[2]), out(y[0]));
               set.block_attention_backward(shape, in(t[0]), in(t[1]), in(t[2]), in(t[3]), out(y[1]),
-                                           out(y[2]), out(y[3]));
+                                           out(y[2]), out(y[3]), nullptr);
             });
       }
     }

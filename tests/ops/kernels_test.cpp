@@ -65,10 +65,11 @@ TEST_P(KernelsOf, ElementsAndRowsAreFilledAlike) {
 
 TEST_P(KernelsOf, LinearAttentionIsFilledAlike) {
   expect_all_equal(4, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
-    const Scratch scratch(kernels::linear_attention_scratch(13, 13));
+    const Scratch scratch(kernels::linear_attention_scratch(2, 13, 13));
     const kernels::LinearAttention shape{0, 2, 70, 2, 13, 13, scratch.data()};
     k.linear_attention(shape, in(a), in(b), in(c), out(o[0]), nullptr);
-    k.linear_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]), out(o[3]));
+    k.linear_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]), out(o[3]),
+                                nullptr);
   });
 }
 
@@ -80,8 +81,8 @@ TEST_P(KernelsOf, BlockAttentionIsFilledAlike) {
       const kernels::BlockAttention shape{
           0, 2, 70, 2, 13, 33, 0.3F, softmax, true, mask, scratch.data()};
       k.block_attention(shape, in(a), in(b), in(c), out(o[0]));
-      k.block_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]),
-                                 out(o[3]));
+      k.block_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]), out(o[3]),
+                                 nullptr);
     });
   }
 }
@@ -104,17 +105,15 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
   const at::Tensor place = bad.select(1, 40).select(1, 1).select(1, 5);
   place.fill_(NAN);
   const std::int64_t count = a.numel();
-  const at::Tensor cosine = at::ones({70, 13}), unit = at::full({13}, 0.2);
+  const at::Tensor rotation = at::ones({70, 13}), unit = at::full({13}, 0.2);
   const at::Tensor position = at::ones({70}, at::kDouble), targets = at::ones({140}, at::kLong);
   const kernels::LrpeRows rows{0,
                                70,
                                70,
                                2,
                                13,
-                               cosine.const_data_ptr<float>(),
-                               cosine.const_data_ptr<float>(),
-                               position.const_data_ptr<double>(),
-                               unit.const_data_ptr<float>()};
+                               {rotation.const_data_ptr<float>(), position.const_data_ptr<double>(),
+                                unit.const_data_ptr<float>(), 0, 70}};
   const kernels::Mask keep_all{1, 2, 3, 0, 0, 1};
   for (const auto* const* set = kernels::all_kernels(); *set != nullptr; ++set) {
     const kernels::Kernels& k = **set;
@@ -157,7 +156,7 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
     expect_passed(y, "lrpe backward");
     EXPECT_TRUE(std::isnan(d_theta[2])) << k.name;
 
-    const Scratch for_linear(kernels::linear_attention_scratch(13, 13));
+    const Scratch for_linear(kernels::linear_attention_scratch(2, 13, 13));
     const kernels::LinearAttention linear{0, 2, 70, 2, 13, 13, for_linear.data()};
     for (int operand = 0; operand < 3; ++operand) {
       const auto pick = [&](int i, const at::Tensor& good) {
@@ -166,7 +165,7 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
       k.linear_attention(linear, pick(0, a), pick(1, b), pick(2, c), out(y), nullptr);
       expect_passed(y, "linear attention");
       k.linear_attention_backward(linear, in(a), pick(0, b), pick(1, c), pick(2, d), out(y),
-                                  out(y2), out(y3));
+                                  out(y2), out(y3), nullptr);
       expect_passed(y, "linear attention backward");
     }
     const Scratch for_blocks(kernels::block_attention_scratch(33, 13));
@@ -182,7 +181,8 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
           k.block_attention(block, pick(0, a), pick(1, b), pick(2, c), out(y));
           expect_passed(y, what);
         }
-        k.block_attention_backward(block, in(a), in(bad), in(c), in(d), out(y), out(y2), out(y3));
+        k.block_attention_backward(block, in(a), in(bad), in(c), in(d), out(y), out(y2), out(y3),
+                                   nullptr);
         expect_passed(y, what + " backward");
       }
     }

@@ -40,9 +40,9 @@ at::Tensor ProjectedAttention::forward(const at::Tensor& x, const ForwardContext
   return out_->forward(y, context.compute);
 }
 
-at::Tensor ProjectedAttention::encode(const at::Tensor& x, const ForwardContext& context,
-                                      std::int64_t period) const {
-  return lrpe_ ? lrpe_->forward(x, context.first_position, period) : x;
+ops::Encoding ProjectedAttention::encoding(const ForwardContext& context,
+                                           std::int64_t period) const {
+  return lrpe_ ? lrpe_->encoding(context.first_position, period) : ops::Encoding{};
 }
 
 }  // namespace transnormer

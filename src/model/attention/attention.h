@@ -59,9 +59,9 @@ class ProjectedAttention : public Attention {
 
   [[nodiscard]] const AttentionSettings& settings() const { return settings_; }
 
-  // LRPE where the model has it, else x itself. period: see ops::lrpe.
-  [[nodiscard]] at::Tensor encode(const at::Tensor& x, const ForwardContext& context,
-                                  std::int64_t period = 0) const;
+  // What queries and keys go through: LRPE where the model has it. period: see ops::lrpe.
+  [[nodiscard]] ops::Encoding encoding(const ForwardContext& context,
+                                       std::int64_t period = 0) const;
 
  private:
   AttentionSettings settings_;

@@ -31,28 +31,31 @@ class DiagAttention : public ProjectedAttention {
  protected:
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState* state) override {
-    const at::Tensor encoded_q = encode(q, context, config_.block);
-    const at::Tensor encoded_k = encode(k, context, config_.block);
+    const ops::Encoding turned = encoding(context, config_.block);
     if (state == nullptr) {
-      return whole_blocks(encoded_q, encoded_k, v, context);
+      return whole_blocks(q, k, v, context, turned);
     }
-    return go_on(encoded_q, encoded_k, v, context, static_cast<KeyValueCache&>(*state));
+    return go_on(ops::encode(q, turned), ops::encode(k, turned), v, context,
+                 static_cast<KeyValueCache&>(*state));
   }
 
  private:
   // From a block's start on.
   [[nodiscard]] at::Tensor whole_blocks(const at::Tensor& q, const at::Tensor& k,
-                                        const at::Tensor& v, const ForwardContext& context) const {
+                                        const at::Tensor& v, const ForwardContext& context,
+                                        const ops::Encoding& turned) const {
     return ops::block_attention(
         q, k, v,
         {.score = config_.score,
          .block = config_.block,
          .scale = scale_,
          .dropout = context.training ? settings().dropout : 0,
-         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights)});
+         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights),
+         .encoding = turned});
   }
 
-  // First the rest of the block that the cache holds, then what starts new blocks.
+  // With queries and keys that are encoded: first the rest of the block that the cache holds, then
+  // what starts new blocks.
   [[nodiscard]] at::Tensor go_on(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const ForwardContext& context, KeyValueCache& cache) const {
     const std::int64_t time = q.size(1);
@@ -71,7 +74,7 @@ class DiagAttention : public ProjectedAttention {
     }
     const std::int64_t fresh = time - rest;
     const at::Tensor started = whole_blocks(q.narrow(1, rest, fresh), k.narrow(1, rest, fresh),
-                                            v.narrow(1, rest, fresh), context);
+                                            v.narrow(1, rest, fresh), context, {});
     const std::int64_t left = fresh % config_.block;
     if (left > 0) {
       cache.append(k.narrow(1, time - left, left), v.narrow(1, time - left, left));

@@ -2,17 +2,18 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/lrpe.h"
-
 namespace transnormer {
 
 Lrpe::Lrpe(std::int64_t head_dim, at::Device device)
     : theta_(register_parameter("theta", at::empty({head_dim / 2}, at::device(device)))),
       reflect_(register_buffer("reflect", at::empty({head_dim}, at::device(device)))) {}
 
-at::Tensor Lrpe::forward(const at::Tensor& x, std::int64_t first_position,
-                         std::int64_t period) const {
-  return ops::lrpe(x, theta_, reflect_, first_position, period);
+ops::Encoding Lrpe::encoding(std::int64_t first_position, std::int64_t period) const {
+  return {.feature = {},
+          .theta = theta_,
+          .reflect = reflect_,
+          .first_position = first_position,
+          .period = period};
 }
 
 void Lrpe::initialize(const Initializer& initializer, const std::string& prefix) {

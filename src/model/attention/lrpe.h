@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/initializer.h"
+#include "ops/encoding.h"
 
 namespace transnormer {
 
@@ -16,9 +17,8 @@ class Lrpe : public torch::nn::Module, public Initializable {
  public:
   Lrpe(std::int64_t head_dim, at::Device device);
 
-  // See ops::lrpe.
-  [[nodiscard]] at::Tensor forward(const at::Tensor& x, std::int64_t first_position,
-                                   std::int64_t period) const;
+  // For queries and keys, from the given position on; period: see ops::lrpe.
+  [[nodiscard]] ops::Encoding encoding(std::int64_t first_position, std::int64_t period) const;
   void initialize(const Initializer& initializer, const std::string& prefix) override;
 
  private:

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/attention/registry.h"
-#include "ops/activation.h"
 #include "ops/causal_linear_attention.h"
 
 namespace transnormer {
@@ -40,13 +39,13 @@ class NormAttention : public ProjectedAttention {
   // LRPE comes after phi, so scores may be negative even where phi is not.
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState* state) override {
-    const at::Tensor encoded_q = encode(ops::feature_map(q, config_.kernel), context);
-    const at::Tensor encoded_k = encode(ops::feature_map(k, config_.kernel), context);
+    ops::Encoding mapped = encoding(context);
+    mapped.feature = config_.kernel;
     if (state == nullptr) {
-      return ops::causal_linear_attention(encoded_q, encoded_k, v);
+      return ops::causal_linear_attention(q, k, v, mapped);
     }
-    return ops::causal_linear_attention_step(encoded_q, encoded_k, v,
-                                             static_cast<LinearState&>(*state).sum);
+    return ops::causal_linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum,
+                                             mapped);
   }
 
  private:

@@ -29,20 +29,21 @@ class SoftmaxAttention : public ProjectedAttention {
  protected:
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState* state) override {
-    const at::Tensor encoded_q = encode(q, context);
-    const at::Tensor encoded_k = encode(k, context);
+    const ops::Encoding turned = encoding(context);
     if (state == nullptr) {
       return ops::block_attention(
-          encoded_q, encoded_k, v,
+          q, k, v,
           {.score = ScoreKind::softmax,
            .block = 0,
            .scale = scale_,
            .dropout = context.training ? settings().dropout : 0,
-           .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights)});
+           .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights),
+           .encoding = turned});
     }
     auto& cache = static_cast<KeyValueCache&>(*state);
-    cache.append(encoded_k, v);
-    return ops::attention_step(encoded_q, cache.keys(), cache.values(), ScoreKind::softmax, scale_);
+    cache.append(ops::encode(k, turned), v);
+    return ops::attention_step(ops::encode(q, turned), cache.keys(), cache.values(),
+                               ScoreKind::softmax, scale_);
   }
 
  private:

@@ -214,6 +214,7 @@ struct BlockGradients {
   }
 };
 
+// Of dense tensors that are encoded already.
 template <typename Launcher>
 struct BlockAttentions {
   static void forward(const BlockAttention& shape, In q, In k, In v, Out out) {
@@ -223,7 +224,7 @@ struct BlockAttentions {
   }
 
   static void backward(const BlockAttention& shape, In q, In k, In v, In d_out, Out d_q, Out d_k,
-                       Out d_v) {
+                       Out d_v, double* /*d_theta*/) {
     Launcher::blocks(span_count(shape), kTileThreads, BlockGradients::shared_floats(shape),
                      BlockGradients{shape, heads(shape, q, shape.dim), heads(shape, k, shape.dim),
                                     heads(shape, v, shape.dim), heads(shape, d_out, shape.dim),

@@ -212,6 +212,7 @@ struct ChunkGradients {
   }
 };
 
+// Of dense tensors that are encoded already.
 template <typename Launcher>
 struct LinearAttentions {
   using Sums = typename Launcher::template Workspace<float>;
@@ -230,7 +231,7 @@ struct LinearAttentions {
   }
 
   static void backward(const LinearAttention& shape, In q, In k, In v, In d_out, Out d_q, Out d_k,
-                       Out d_v) {
+                       Out d_v, double* /*d_theta*/) {
     const HeadsIn query = heads(shape, q, shape.key_dim), key = heads(shape, k, shape.key_dim);
     const HeadsIn value = heads(shape, v, shape.value_dim);
     const HeadsIn gradient = heads(shape, d_out, shape.value_dim);

@@ -23,6 +23,11 @@ TRANSNORMER_DEVICE float sum_over(const Group& group, std::int64_t count, Term t
       Sum{});
 }
 
+// Of a (batch, time) pair.
+TRANSNORMER_DEVICE inline std::int64_t table_row(const LrpeRows& shape, std::int64_t row) {
+  return (shape.lrpe.first + row % shape.time) % shape.lrpe.rows;
+}
+
 template <typename T>
 struct LrpeHead {
   LrpeRows shape;
@@ -34,16 +39,16 @@ struct LrpeHead {
     const std::int64_t head = shape.first * shape.heads + number;
     const T* x = xs + head * shape.dim;
     T* y = ys + head * shape.dim;
-    const std::int64_t table = head / shape.heads % shape.time * shape.dim;
-    const float* unit = shape.unit;
+    const float* turn = shape.lrpe.rotation + table_row(shape, head / shape.heads) * shape.dim;
+    const float* unit = shape.lrpe.unit;
     const float twice =
         2 * sum_over(group, shape.dim, [&](std::int64_t i) { return value(x[i]) * unit[i]; });
     const auto reflected = [&](std::int64_t i) { return value(x[i]) - unit[i] * twice; };
     group.each([&](int thread) {
       for (std::int64_t i = 2 * thread; i < shape.dim; i += 2 * group.size) {
         const float even = reflected(i), odd = reflected(i + 1);
-        y[i] = rounded<T>(even * shape.cosine[table + i] + odd * shape.sine[table + i]);
-        y[i + 1] = rounded<T>(odd * shape.cosine[table + i + 1] + even * shape.sine[table + i + 1]);
+        y[i] = rounded<T>(even * turn[i] - odd * turn[i + 1]);
+        y[i + 1] = rounded<T>(odd * turn[i] + even * turn[i + 1]);
       }
     });
   }
@@ -85,12 +90,13 @@ struct LrpeBackwardRows {
                                    double* own) const {
     const T* x = xs + at;
     const T* d_y = d_ys + at;
-    const float* unit = shape.unit;
-    const float* cosine = shape.cosine + row % shape.time * shape.dim;
-    const float* sine = shape.sine + row % shape.time * shape.dim;
-    const double position = shape.position[row % shape.time];
+    const float* unit = shape.lrpe.unit;
+    const float* turn = shape.lrpe.rotation + table_row(shape, row) * shape.dim;
+    const double position = shape.lrpe.position[table_row(shape, row)];
     const auto turned = [&](std::int64_t i) {
-      return value(d_y[i]) * cosine[i] - value(d_y[i ^ 1]) * sine[i];
+      const std::int64_t even = i & ~std::int64_t{1};
+      const float sine = i == even ? -turn[even + 1] : turn[even + 1];
+      return value(d_y[i]) * turn[even] - value(d_y[i ^ 1]) * sine;
     };
     const float twice_x =
         2 * sum_over(group, shape.dim, [&](std::int64_t i) { return value(x[i]) * unit[i]; });

@@ -2,12 +2,14 @@
 #include "ops/kernels/functions.h"
 #include "ops/kernels/matrix.h"
 #include "ops/kernels/philox.h"
+#include "ops/kernels/rows.h"
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 namespace {
 
 struct Buffers {
-  Buffers(const BlockAttention& shape) : width(padded(shape.dim)), reach(padded(shape.block)) {
+  explicit Buffers(const BlockAttention& shape)
+      : width(padded(shape.dim)), reach(padded(shape.block)) {
     float* next = shape.scratch;
     const auto take = [&next](std::int64_t count) {
       float* taken = next;
@@ -24,80 +26,103 @@ struct Buffers {
     weights = take(reach * reach);
     d_weights = take(reach * reach);
     mask = take(reach * reach);
+    share = take(reach);
   }
 
   std::int64_t width;  // of rows
   std::int64_t reach;  // of scores
-  float* q;
+  float* q;            // scaled
   float* k;
   float* k_turned;
   float* v;
   float* v_turned;
   float* gradient;
   float* result;
-  float* weights;    // before dropout
+  float* weights;    // before dropout: of softmax, before they are divided by their sum
   float* d_weights;  // then d(scores)
   float* mask;       // then the weights after dropout
+  float* share;      // of each row: what makes its weights whole
 };
 
 // One block of one head.
 struct Span {
-  std::int64_t head;  // of batch * heads
+  std::int64_t batch;
+  std::int64_t head;
   std::int64_t time;
   std::int64_t rows;
 };
 
-// True in the lanes of vector j that row i sees.
-I seen(std::int64_t row, std::int64_t j) {
-  return iota() <= static_cast<std::int32_t>(row - j);
+template <typename T>
+struct Operands {
+  Heads<const T> q;
+  Heads<const T> k;
+  Heads<const T> v;
+  Heads<const T> gradient;  // of the output
+};
+
+template <typename T>
+struct Results {
+  Heads<T> q;
+  Heads<T> k;
+  Heads<T> v;
+};
+
+// Keeps the lanes of vector j that row i sees; the others become `hidden`.
+F keep_seen(F x, std::int64_t row, std::int64_t j, F hidden) {
+  return iota() <= static_cast<std::int32_t>(row - j) ? x : hidden;
 }
 
-void softmax_row(float* scores, std::int64_t row) {
-  F best = splat(-__builtin_inff());
-  for (std::int64_t j = 0; j <= row; j += kLanes) {
-    const F masked = seen(row, j) ? load(scores + j) : splat(-__builtin_inff());
-    store(scores + j, masked);
-    best = maximum(masked, best);
+// Calls body(j, seen) for the vectors that row i sees, whole or in part; seen(x, hidden) masks.
+template <typename Body>
+void for_seen(std::int64_t row, Body body) {
+  std::int64_t j = 0;
+  for (; j + kLanes <= row + 1; j += kLanes) {
+    body(j, [](F x, F) { return x; });
   }
+  if (j <= row) {
+    body(j, [=](F x, F hidden) { return keep_seen(x, row, j, hidden); });
+  }
+}
+
+// Exponentials; returns the inverse of their sum.
+float softmax_row(float* scores, std::int64_t row) {
+  const F none = splat(-__builtin_inff());
+  F best = none;
+  for_seen(row,
+           [&](std::int64_t j, auto seen) { best = maximum(seen(load(scores + j), none), best); });
   const float top = maximum(best);
   F sums{};
-  for (std::int64_t j = 0; j <= row; j += kLanes) {
-    const F e = exp(load(scores + j) - top);
+  for_seen(row, [&](std::int64_t j, auto seen) {
+    const F e = seen(exp(load(scores + j) - top), F{});
     store(scores + j, e);
     sums += e;
-  }
-  const float scale = 1 / sum(sums);
-  for (std::int64_t j = 0; j <= row; j += kLanes) {
-    store(scores + j, load(scores + j) * scale);
-  }
+  });
+  return 1 / sum(sums);
 }
 
-void relu_row(float* scores, std::int64_t row) {
-  for (std::int64_t j = 0; j <= row; j += kLanes) {
-    const F s = seen(row, j) ? load(scores + j) : F{};
-    store(scores + j, s < 0.F ? F{} : s);
-  }
+float relu_row(float* scores, std::int64_t row) {
+  for_seen(row, [&](std::int64_t j, auto seen) {
+    const F s = load(scores + j);
+    store(scores + j, seen(s < 0.F ? F{} : s, F{}));
+  });
+  return 1;
 }
 
 // The weights of all rows, before dropout, zero where a row does not see.
 void make_weights(const BlockAttention& shape, const Buffers& b, std::int64_t rows) {
-  product<Part::result_lower>({b.q, b.width, 1}, b.k_turned, b.reach, b.weights, b.reach, rows,
+  product<Part::result_lower>(Left{b.q, b.width}, b.k_turned, b.reach, b.weights, b.reach, rows,
                               b.reach, shape.dim, false);
   for (std::int64_t i = 0; i < rows; ++i) {
-    if (shape.softmax) {
-      softmax_row(b.weights + i * b.reach, i);
-    } else {
-      relu_row(b.weights + i * b.reach, i);
-    }
+    float* row = b.weights + i * b.reach;
+    b.share[i] = shape.softmax ? softmax_row(row, i) : relu_row(row, i);
   }
 }
 
 void make_mask(const BlockAttention& shape, const Buffers& b, const Span& span) {
   Mask m = shape.mask;
-  m.sample += static_cast<std::uint64_t>(span.head / shape.heads);
+  m.sample += static_cast<std::uint64_t>(span.batch);
   for (std::int64_t i = 0; i < span.rows; ++i) {
-    m.first = static_cast<std::uint64_t>((span.head % shape.heads * shape.time + span.time + i) *
-                                         shape.block);
+    m.first = static_cast<std::uint64_t>((span.head * shape.time + span.time + i) * shape.block);
     float* row = b.mask + i * b.reach;
     for_mask_tiles(m, i + 1, [&](std::int64_t place, const float* mask, std::int64_t n) {
       for (std::int64_t j = 0; j < n; ++j) {
@@ -110,102 +135,123 @@ void make_mask(const BlockAttention& shape, const Buffers& b, const Span& span) 
 // Turns the mask into the weights after dropout.
 void drop_weights(const Buffers& b, std::int64_t rows) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j <= i; j += kLanes) {
-      const std::int64_t at = i * b.reach + j;
-      store(b.mask + at, seen(i, j) ? load(b.mask + at) * load(b.weights + at) : F{});
-    }
+    const float* weights = b.weights + i * b.reach;
+    float* mask = b.mask + i * b.reach;
+    for_seen(i, [&](std::int64_t j, auto seen) {
+      store(mask + j, seen(load(mask + j) * load(weights + j), F{}));
+    });
   }
 }
 
-// d(weights) after dropout -> d(scores), in place.
+// d(weights) after dropout -> d(scores), in place; makes the weights whole.
 void score_gradients(const BlockAttention& shape, const Buffers& b, std::int64_t rows) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    const float* p = b.weights + i * b.reach;
+    float* p = b.weights + i * b.reach;
     const float* mask = b.mask + i * b.reach;
     float* d = b.d_weights + i * b.reach;
+    const float share = b.share[i];
     F sums{};
-    for (std::int64_t j = 0; j <= i; j += kLanes) {
+    for_seen(i, [&](std::int64_t j, auto seen) {
       const F dropped = shape.drops ? load(d + j) * load(mask + j) : load(d + j);
-      const F clean = seen(i, j) ? dropped : F{};
+      const F clean = seen(dropped, F{});
       store(d + j, clean);
       sums += clean * load(p + j);
-    }
-    const float along = sum(sums);
-    for (std::int64_t j = 0; j <= i; j += kLanes) {
-      const F weight = load(p + j);
+    });
+    const float along = sum(sums) * share;
+    for_seen(i, [&](std::int64_t j, auto) {
+      const F weight = load(p + j) * share;
       const F g = load(d + j);
+      store(p + j, weight);
       store(d + j, shape.softmax ? weight * (g - along) : (weight <= 0.F ? F{} : g));
-    }
+    });
   }
 }
 
 template <typename T>
-void pack_keys(const BlockAttention& shape, const Buffers& b, const Span& span, std::int64_t place,
-               const T* q, const T* k, const T* v) {
-  const std::int64_t stride = shape.heads * shape.dim;
-  pack(q + place, stride, span.rows, shape.dim, shape.scale, b.q);
-  pack(k + place, stride, span.rows, shape.dim, 1, b.k);
-  pack(v + place, stride, span.rows, shape.dim, 1, b.v);
+void pack_operands(const BlockAttention& shape, const Buffers& b, const Span& span,
+                   const Operands<T>& x) {
+  const Stretch s{span.time, span.rows, shape.dim};
+  const auto here = [&](const Heads<const T>& of) {
+    return of.rows(span.batch, span.head, span.time);
+  };
+  pack(shape.encoding, s, here(x.q), shape.scale, b.q);
+  pack(shape.encoding, s, here(x.k), 1, b.k);
+  pack(s, here(x.v), b.v);
   transpose(b.k, b.width, span.rows, shape.dim, b.k_turned, b.reach);
 }
 
 template <typename T>
 void forward_block(const BlockAttention& shape, const Buffers& b, const Span& span,
-                   std::int64_t place, const T* q, const T* k, const T* v, T* out) {
-  pack_keys(shape, b, span, place, q, k, v);
+                   const Operands<T>& x, const Heads<T>& out) {
+  pack_operands(shape, b, span, x);
   make_weights(shape, b, span.rows);
-  const float* weights = b.weights;
+  float* weights = b.weights;
   if (shape.drops) {
     make_mask(shape, b, span);
     drop_weights(b, span.rows);
     weights = b.mask;
   }
-  product<Part::left_lower>({weights, b.reach, 1}, b.v, b.width, b.result, b.width, span.rows,
+  clear_above_diagonal(weights, b.reach, span.rows);
+  product<Part::left_lower>(Left{weights, b.reach}, b.v, b.width, b.result, b.width, span.rows,
                             b.width, span.rows, false);
-  unpack(b.result, span.rows, shape.dim, 1, out + place, shape.heads * shape.dim);
+  const Rows<T> to = out.rows(span.batch, span.head, span.time);
+  for (std::int64_t i = 0; i < span.rows; ++i) {
+    for (std::int64_t j = 0; j < shape.dim; j += kLanes) {
+      store(to.row(i) + j, load(b.result + i * b.width + j) * b.share[i], shape.dim - j);
+    }
+  }
 }
 
 template <typename T>
 void backward_block(const BlockAttention& shape, const Buffers& b, const Span& span,
-                    std::int64_t place, const T* q, const T* k, const T* v, const T* d_out, T* d_q,
-                    T* d_k, T* d_v) {
-  const std::int64_t stride = shape.heads * shape.dim;
+                    const Operands<T>& x, const Results<T>& d, double* d_theta) {
   const std::int64_t rows = span.rows;
-  pack_keys(shape, b, span, place, q, k, v);
-  pack(d_out + place, stride, rows, shape.dim, 1, b.gradient);
+  const Stretch s{span.time, rows, shape.dim};
+  const auto here = [&](const auto& of) { return of.rows(span.batch, span.head, span.time); };
+  pack_operands(shape, b, span, x);
+  pack(s, here(x.gradient), b.gradient);
   transpose(b.v, b.width, rows, shape.dim, b.v_turned, b.reach);
   make_weights(shape, b, rows);
-  product<Part::result_lower>({b.gradient, b.width, 1}, b.v_turned, b.reach, b.d_weights, b.reach,
+  product<Part::result_lower>(Left{b.gradient, b.width}, b.v_turned, b.reach, b.d_weights, b.reach,
                               rows, b.reach, shape.dim, false);
   if (shape.drops) {
     make_mask(shape, b, span);
   }
   score_gradients(shape, b, rows);
-  const float* dropped = b.weights;
+  float* dropped = b.weights;
   if (shape.drops) {
     drop_weights(b, rows);
     dropped = b.mask;
   }
-  product<Part::left_upper>({dropped, 1, b.reach}, b.gradient, b.width, b.result, b.width, rows,
+  clear_above_diagonal(dropped, b.reach, rows);
+  clear_above_diagonal(b.d_weights, b.reach, rows);
+  const Rows<const float> result{b.result, b.width};
+  product<Part::left_upper>(Turned{dropped, b.reach}, b.gradient, b.width, b.result, b.width, rows,
                             b.width, rows, false);
-  unpack(b.result, rows, shape.dim, 1, d_v + place, stride);
-  product<Part::left_lower>({b.d_weights, b.reach, 1}, b.k, b.width, b.result, b.width, rows,
+  unpack(s, b.result, here(d.v));
+  product<Part::left_lower>(Left{b.d_weights, b.reach}, b.k, b.width, b.result, b.width, rows,
                             b.width, rows, false);
-  unpack(b.result, rows, shape.dim, shape.scale, d_q + place, stride);
-  product<Part::left_upper>({b.d_weights, 1, b.reach}, b.q, b.width, b.result, b.width, rows,
+  encode_backward(shape.encoding, s, here(x.q), result, shape.scale, here(d.q), d_theta);
+  product<Part::left_upper>(Turned{b.d_weights, b.reach}, b.q, b.width, b.result, b.width, rows,
                             b.width, rows, false);
-  unpack(b.result, rows, shape.dim, 1, d_k + place, stride);
+  encode_backward(shape.encoding, s, here(x.k), result, 1, here(d.k), d_theta);
 }
 
-// Calls body(span, place of its first row) for every block of the heads of `shape`.
+// Calls body(span) for every block of the heads of `shape`: all heads of one block, then those of
+// the next, so that memory is walked in order.
 template <typename Body>
 void for_blocks(const BlockAttention& shape, Body body) {
-  for (std::int64_t head = shape.first; head < shape.last; ++head) {
+  for (std::int64_t head = shape.first; head < shape.last;) {
+    const std::int64_t batch = head / shape.heads;
+    const std::int64_t end =
+        (batch + 1) * shape.heads < shape.last ? (batch + 1) * shape.heads : shape.last;
     for (std::int64_t t = 0; t < shape.time; t += shape.block) {
       const std::int64_t rows = shape.time - t < shape.block ? shape.time - t : shape.block;
-      const std::int64_t row = (head / shape.heads * shape.time + t) * shape.heads;
-      body(Span{head, t, rows}, (row + head % shape.heads) * shape.dim);
+      for (std::int64_t each = head; each < end; ++each) {
+        body(Span{batch, each % shape.heads, t, rows});
+      }
     }
+    head = end;
   }
 }
 
@@ -213,20 +259,36 @@ void for_blocks(const BlockAttention& shape, Body body) {
 
 void block_attention(const BlockAttention& shape, In q, In k, In v, Out out) {
   const Buffers b(shape);
-  by_type(q.type, [&](auto* t) {
-    for_blocks(shape, [&](const Span& span, std::int64_t place) {
-      forward_block(shape, b, span, place, as(q, t), as(k, t), as(v, t), as(out, t));
-    });
+  by_type(q.type, [&]<typename T>(T* t) {
+    const auto heads = [&]<typename E>(E* data, std::int64_t stride) {
+      return Heads<E>{data, stride, shape.time, shape.heads, shape.dim};
+    };
+    const Operands<T> x{heads(as(q, t), shape.strides.q),
+                        heads(as(k, t), shape.strides.k),
+                        heads(as(v, t), shape.strides.v),
+                        {}};
+    const Heads<T> y = heads(as(out, t), 0);
+    for_blocks(shape, [&](const Span& span) { forward_block(shape, b, span, x, y); });
   });
 }
 
 void block_attention_backward(const BlockAttention& shape, In q, In k, In v, In d_out, Out d_q,
-                              Out d_k, Out d_v) {
+                              Out d_k, Out d_v, double* d_theta) {
   const Buffers b(shape);
-  by_type(q.type, [&](auto* t) {
-    for_blocks(shape, [&](const Span& span, std::int64_t place) {
-      backward_block(shape, b, span, place, as(q, t), as(k, t), as(v, t), as(d_out, t), as(d_q, t),
-                     as(d_k, t), as(d_v, t));
+  by_type(q.type, [&]<typename T>(T* t) {
+    const auto heads = [&]<typename E>(E* data, std::int64_t stride) {
+      return Heads<E>{data, stride, shape.time, shape.heads, shape.dim};
+    };
+    const RowStrides& out = shape.gradient_strides;
+    const Operands<T> x{heads(as(q, t), shape.strides.q), heads(as(k, t), shape.strides.k),
+                        heads(as(v, t), shape.strides.v), heads(as(d_out, t), 0)};
+    const Results<T> d{heads(as(d_q, t), out.q), heads(as(d_k, t), out.k),
+                       heads(as(d_v, t), out.v)};
+    for_blocks(shape, [&](const Span& span) {
+      double* share = d_theta == nullptr
+                          ? nullptr
+                          : d_theta + (span.batch * shape.heads + span.head) * (shape.dim / 2);
+      backward_block(shape, b, span, x, d, share);
     });
   });
 }

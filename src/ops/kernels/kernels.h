@@ -58,19 +58,44 @@ struct Residual {
 
 inline constexpr std::int64_t kWidestLrpe = 1024;  // dim
 
+enum class Feature { none, elu, elu1 };
+
+// LRPE's reflection and rotations. The row of time t is turned by row (first + t) % rows of the
+// tables.
+struct Lrpe {
+  const float* rotation;   // [rows, dim]: of each angle its cosine, then its sine
+  const double* position;  // [rows]
+  const float* unit;       // [dim]
+  std::int64_t first;
+  std::int64_t rows;
+};
+
+// What each head's queries and keys go through before an attention: a feature map, then LRPE
+// where it has a rotation.
+struct Encoding {
+  Feature feature = Feature::none;
+  Lrpe lrpe{};
+};
+
 struct LrpeRows {
   std::int64_t first;  // rows are (batch, time) pairs, of heads * dim elements each
   std::int64_t last;
   std::int64_t time;
   std::int64_t heads;
   std::int64_t dim;
-  const float* cosine;     // [time, dim], each angle's value twice
-  const float* sine;       // [time, dim], negative in even places
-  const double* position;  // [time]
-  const float* unit;       // [dim]
+  Lrpe lrpe;
 };
 
-// Heads [first, last) of batch * heads, of tensors [batch, time, heads, dim].
+// Elements from the row of one time to that of the next, 0 where the tensor is dense. A row's heads
+// lie side by side; the rows of one batch row follow those of the one before.
+struct RowStrides {
+  std::int64_t q = 0;
+  std::int64_t k = 0;
+  std::int64_t v = 0;
+};
+
+// Heads [first, last) of batch * heads, of tensors [batch, time, heads, dim]. Output and its
+// gradient are dense.
 struct LinearAttention {
   std::int64_t first;
   std::int64_t last;
@@ -78,7 +103,10 @@ struct LinearAttention {
   std::int64_t heads;
   std::int64_t key_dim;
   std::int64_t value_dim;
-  float* scratch;  // linear_attention_scratch floats, aligned to 64 bytes, zeroed
+  float* scratch;  // linear_attention_scratch floats, aligned to 64 bytes, of any values
+  RowStrides strides{};
+  RowStrides gradient_strides{};
+  Encoding encoding{};
 };
 
 struct BlockAttention {
@@ -92,7 +120,10 @@ struct BlockAttention {
   bool softmax;  // else ReLU
   bool drops;
   Mask mask;       // sample: of batch row 0
-  float* scratch;  // block_attention_scratch floats, aligned to 64 bytes, zeroed
+  float* scratch;  // block_attention_scratch floats, aligned to 64 bytes, of any values
+  RowStrides strides{};
+  RowStrides gradient_strides{};
+  Encoding encoding{};
 };
 
 inline constexpr std::int64_t kChunk = 64;
@@ -101,15 +132,17 @@ inline constexpr std::int64_t kChunk = 64;
   return (count + 15) / 16 * 16;
 }
 
-[[nodiscard]] constexpr std::int64_t linear_attention_scratch(std::int64_t key_dim,
+// `heads`: of one batch row, that a call works on at most.
+[[nodiscard]] constexpr std::int64_t linear_attention_scratch(std::int64_t heads,
+                                                              std::int64_t key_dim,
                                                               std::int64_t value_dim) {
   const std::int64_t k = padded(key_dim);
   const std::int64_t v = padded(value_dim);
-  return 4 * kChunk * (k + v) + 2 * kChunk * kChunk + 2 * k * v;
+  return 4 * kChunk * (k + v) + 2 * kChunk * kChunk + (heads + 1) * k * v;
 }
 
 [[nodiscard]] constexpr std::int64_t block_attention_scratch(std::int64_t block, std::int64_t dim) {
-  return padded(block) * (7 * padded(dim) + 3 * padded(block));
+  return padded(block) * (7 * padded(dim) + 3 * padded(block) + 1);
 }
 
 struct Kernels {
@@ -150,11 +183,12 @@ struct Kernels {
 
   // `state` [batch * heads, key_dim, value_dim] may be null; else read first and updated.
   void (*linear_attention)(const LinearAttention&, In q, In k, In v, Out out, float* state);
+  // Adds to d_theta [batch * heads, key_dim / 2], which may be null where there is no LRPE.
   void (*linear_attention_backward)(const LinearAttention&, In q, In k, In v, In d_out, Out d_q,
-                                    Out d_k, Out d_v);
+                                    Out d_k, Out d_v, double* d_theta);
   void (*block_attention)(const BlockAttention&, In q, In k, In v, Out out);
   void (*block_attention_backward)(const BlockAttention&, In q, In k, In v, In d_out, Out d_q,
-                                   Out d_k, Out d_v);
+                                   Out d_k, Out d_v, double* d_theta);
 
   // Rows of logits become scale * d(loss)/d(logits) where `gradient`; targets below 0 are ignored.
   void (*cross_entropy)(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,

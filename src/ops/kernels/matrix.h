@@ -6,18 +6,28 @@
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 
-inline constexpr int kRows = 4;
+// A tile's sums, the vectors of the right factor and a splat of the left one fill the registers.
+inline constexpr int kRows = 6;
 #if defined(__AVX512F__)
 inline constexpr int kVectors = 4;
 #else
 inline constexpr int kVectors = 2;
 #endif
 
-// A left factor: element (i, k) at data[i * row + k * column], so a transpose costs nothing.
+// A left factor: element (i, k) at data[i * stride + k] or, of a transpose, data[k * stride + i].
 struct Left {
   const float* data;
-  std::int64_t row;
-  std::int64_t column;
+  std::int64_t stride;
+
+  [[nodiscard]] Left from_row(std::int64_t i) const { return {data + i * stride, stride}; }
+  [[nodiscard]] float at(std::int64_t i, std::int64_t k) const { return data[i * stride + k]; }
+};
+struct Turned {
+  const float* data;
+  std::int64_t stride;
+
+  [[nodiscard]] Turned from_row(std::int64_t i) const { return {data + i, stride}; }
+  [[nodiscard]] float at(std::int64_t i, std::int64_t k) const { return data[k * stride + i]; }
 };
 
 // Which half of a product is not zero by construction and has to be computed.
@@ -28,8 +38,8 @@ enum class Part {
   result_lower  // only columns j <= i of the result are wanted
 };
 
-template <int rows, int vectors>
-inline void tile(Left a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+template <int rows, int vectors, typename A>
+inline void tile(A a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                  std::int64_t first, std::int64_t last, bool add) {
   F sums[rows][vectors];
   for (int r = 0; r < rows; ++r) {
@@ -43,7 +53,7 @@ inline void tile(Left a, const float* b, std::int64_t ldb, float* c, std::int64_
       right[v] = load(b + k * ldb + v * kLanes);
     }
     for (int r = 0; r < rows; ++r) {
-      const F left = splat(a.data[r * a.row + k * a.column]);
+      const F left = splat(a.at(r, k));
       for (int v = 0; v < vectors; ++v) {
         sums[r][v] += left * right[v];
       }
@@ -56,21 +66,41 @@ inline void tile(Left a, const float* b, std::int64_t ldb, float* c, std::int64_
   }
 }
 
-template <int rows>
-inline void row_of_tiles(Left a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+template <int rows, typename A>
+inline void row_of_tiles(A a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                          std::int64_t columns, std::int64_t first, std::int64_t last, bool add) {
   std::int64_t j = 0;
   for (; j + kVectors * kLanes <= columns; j += kVectors * kLanes) {
     tile<rows, kVectors>(a, b + j, ldb, c + j, ldc, first, last, add);
   }
-  for (; j < columns; j += kLanes) {
+  if constexpr (kVectors > 2) {
+    if (j + 3 * kLanes <= columns) {
+      tile<rows, 3>(a, b + j, ldb, c + j, ldc, first, last, add);
+      j += 3 * kLanes;
+    } else if (j + 2 * kLanes <= columns) {
+      tile<rows, 2>(a, b + j, ldb, c + j, ldc, first, last, add);
+      j += 2 * kLanes;
+    }
+  }
+  if (j < columns) {
     tile<rows, 1>(a, b + j, ldb, c + j, ldc, first, last, add);
   }
 }
 
+template <int rows, typename A>
+inline void last_row_of_tiles(std::int64_t count, A a, const float* b, std::int64_t ldb, float* c,
+                              std::int64_t ldc, std::int64_t columns, std::int64_t first,
+                              std::int64_t last, bool add) {
+  if (count == rows) {
+    row_of_tiles<rows>(a, b, ldb, c, ldc, columns, first, last, add);
+  } else if constexpr (rows > 1) {
+    last_row_of_tiles<rows - 1>(count, a, b, ldb, c, ldc, columns, first, last, add);
+  }
+}
+
 // c [m, n] = (add ? c : 0) + a [m, depth] b [depth, n]; n a multiple of kLanes.
-template <Part part>
-inline void product(Left a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+template <Part part, typename A>
+inline void product(A a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                     std::int64_t m, std::int64_t n, std::int64_t depth, bool add) {
   for (std::int64_t i = 0; i < m; i += kRows) {
     const std::int64_t rows = m - i < kRows ? m - i : kRows;
@@ -78,77 +108,61 @@ inline void product(Left a, const float* b, std::int64_t ldb, float* c, std::int
     const std::int64_t last = part == Part::left_lower && i + rows < depth ? i + rows : depth;
     const std::int64_t reach = (i + rows + kLanes - 1) / kLanes * kLanes;
     const std::int64_t columns = part == Part::result_lower && reach < n ? reach : n;
-    const Left from{a.data + i * a.row, a.row, a.column};
-    float* to = c + i * ldc;
-    switch (rows) {
-      case 1:
-        row_of_tiles<1>(from, b, ldb, to, ldc, columns, first, last, add);
-        break;
-      case 2:
-        row_of_tiles<2>(from, b, ldb, to, ldc, columns, first, last, add);
-        break;
-      case 3:
-        row_of_tiles<3>(from, b, ldb, to, ldc, columns, first, last, add);
-        break;
-      default:
-        row_of_tiles<4>(from, b, ldb, to, ldc, columns, first, last, add);
-    }
+    last_row_of_tiles<kRows>(rows, a.from_row(i), b, ldb, c + i * ldc, ldc, columns, first, last,
+                             add);
   }
 }
 
 // Zeroes above the diagonal what products with left_lower and left_upper read there.
 inline void clear_above_diagonal(float* x, std::int64_t stride, std::int64_t rows) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = i + 1; j < (i / kRows + 1) * kRows; ++j) {
-      x[i * stride + j] = 0;
+  for (std::int64_t first = 0; first < rows; first += kRows) {
+    const std::int64_t end = rows - first < kRows ? rows : first + kRows;
+    for (std::int64_t i = first; i < end; ++i) {
+      for (std::int64_t j = i + 1; j < end; ++j) {
+        x[i * stride + j] = 0;
+      }
     }
   }
 }
 
-// to [columns, rows] = from [rows, columns]^T by blocks of 4x4; both buffers hold whole blocks.
+// Four numbers of each of kLanes / 4 rows that are 4 * stride apart.
+inline F load_quads(const float* p, std::int64_t stride) {
+#if defined(__AVX512F__)
+  __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 4 * stride), 1);
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 8 * stride), 2);
+  return reinterpret_cast<F>(_mm512_insertf32x4(v, _mm_loadu_ps(p + 12 * stride), 3));
+#elif defined(__AVX2__)
+  const __m256 v = _mm256_castps128_ps256(_mm_loadu_ps(p));
+  return reinterpret_cast<F>(_mm256_insertf128_ps(v, _mm_loadu_ps(p + 4 * stride), 1));
+#else
+  static_cast<void>(stride);
+  return load(p);
+#endif
+}
+
+// to [columns, rows] = from [rows, columns]^T; both buffers hold rows by whole vectors and columns
+// by fours, so that what lies behind the edge of one comes to lie behind that of the other.
 inline void transpose(const float* from, std::int64_t from_stride, std::int64_t rows,
                       std::int64_t columns, float* to, std::int64_t to_stride) {
-  using Q = float __attribute__((vector_size(16)));
-  using J = std::int32_t __attribute__((vector_size(16)));
-  for (std::int64_t i = 0; i < rows; i += 4) {
+  const I lane = iota();
+  const I quad = lane & ~3;
+  const I low = quad + ((lane & 3) >> 1) + (lane & 1) * kLanes;  // 0 0' 1 1' of each quad
+  const I high = low + 2;
+  const I first = quad + (lane & 1) + ((lane & 2) >> 1) * kLanes;  // 0 1 0' 1'
+  const I second = first + 2;
+  for (std::int64_t i = 0; i < rows; i += kLanes) {
     for (std::int64_t j = 0; j < columns; j += 4) {
-      Q r[4];
-      for (int l = 0; l < 4; ++l) {
-        __builtin_memcpy(&r[l], from + (i + l) * from_stride + j, sizeof(Q));
+      F in[4];
+      for (int r = 0; r < 4; ++r) {
+        in[r] = load_quads(from + (i + r) * from_stride + j, from_stride);
       }
-      const Q a = __builtin_shuffle(r[0], r[1], J{0, 4, 1, 5});
-      const Q b = __builtin_shuffle(r[0], r[1], J{2, 6, 3, 7});
-      const Q c = __builtin_shuffle(r[2], r[3], J{0, 4, 1, 5});
-      const Q d = __builtin_shuffle(r[2], r[3], J{2, 6, 3, 7});
-      const Q out[4] = {
-          __builtin_shuffle(a, c, J{0, 1, 4, 5}), __builtin_shuffle(a, c, J{2, 3, 6, 7}),
-          __builtin_shuffle(b, d, J{0, 1, 4, 5}), __builtin_shuffle(b, d, J{2, 3, 6, 7})};
-      for (int l = 0; l < 4; ++l) {
-        __builtin_memcpy(to + (j + l) * to_stride + i, &out[l], sizeof(Q));
-      }
-    }
-  }
-}
-
-// Rows of one head (stride apart) times `scale` to a buffer [rows, padded(dim)].
-template <typename T>
-inline void pack(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t dim,
-                 float scale, float* to) {
-  const std::int64_t width = padded(dim);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < dim; j += kLanes) {
-      store(to + i * width + j, load(from + i * stride + j, dim - j) * scale);
-    }
-  }
-}
-
-template <typename T>
-inline void unpack(const float* from, std::int64_t rows, std::int64_t dim, float scale, T* to,
-                   std::int64_t stride) {
-  const std::int64_t width = padded(dim);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < dim; j += kLanes) {
-      store(to + i * stride + j, load(from + i * width + j) * scale, dim - j);
+      const F a = __builtin_shuffle(in[0], in[1], low), b = __builtin_shuffle(in[0], in[1], high);
+      const F c = __builtin_shuffle(in[2], in[3], low), d = __builtin_shuffle(in[2], in[3], high);
+      store(to + (j + 0) * to_stride + i, __builtin_shuffle(a, c, first));
+      store(to + (j + 1) * to_stride + i, __builtin_shuffle(a, c, second));
+      store(to + (j + 2) * to_stride + i, __builtin_shuffle(b, d, first));
+      store(to + (j + 3) * to_stride + i, __builtin_shuffle(b, d, second));
     }
   }
 }

@@ -118,33 +118,26 @@ inline F maximum(F a, F b) {
   return a > b ? a : b;
 }
 
-inline float sum(F v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) {
-      lanes[i] += lanes[i + width];
-    }
-  }
-  return lanes[0];
-}
-
-inline float maximum(F v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  float best = lanes[0];
-  for (int i = 1; i < kLanes; ++i) {
-    best = lanes[i] > best ? lanes[i] : best;
-  }
-  return best;
-}
-
 inline I iota() {
   I lanes{};
   for (int i = 0; i < kLanes; ++i) {
     lanes[i] = i;
   }
   return lanes;
+}
+
+inline float sum(F v) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    v += __builtin_shuffle(v, iota() ^ width);
+  }
+  return v[0];
+}
+
+inline float maximum(F v) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    v = maximum(v, __builtin_shuffle(v, iota() ^ width));
+  }
+  return v[0];
 }
 
 // Neighbours (0,1), (2,3), .. change places.

@@ -1,0 +1,267 @@
+// Rows of one head between a tensor and a kernel's local buffers, encoded on the way: queries and
+// keys by a feature map and LRPE, whose gradients are taken on the way back.
+#pragma once
+
+#include "ops/kernels/simd.h"
+
+namespace transnormer::ops::kernels::TRANSNORMER_ISA {
+
+// `stride` elements from a row to the next.
+template <typename T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+
+  [[nodiscard]] T* row(std::int64_t i) const { return data + i * stride; }
+};
+
+// A tensor [batch, time, heads, dim] whose rows of all heads are `stride` elements apart.
+template <typename T>
+struct Heads {
+  T* data;
+  std::int64_t stride;
+  std::int64_t times;
+  std::int64_t dim;
+
+  Heads() = default;
+  // stride: 0 where the tensor is dense.
+  Heads(T* first, std::int64_t stride_or_0, std::int64_t time, std::int64_t heads,
+        std::int64_t width)
+      : data(first),
+        stride(stride_or_0 != 0 ? stride_or_0 : heads * width),
+        times(time),
+        dim(width) {}
+
+  [[nodiscard]] Rows<T> rows(std::int64_t batch, std::int64_t head, std::int64_t time) const {
+    return {data + (batch * times + time) * stride + head * dim, stride};
+  }
+};
+
+// Which rows of a head: of times [time, time + count), dim wide.
+struct Stretch {
+  std::int64_t time;
+  std::int64_t count;
+  std::int64_t dim;
+};
+
+// Walks the rows of LRPE's tables.
+class TableRow {
+ public:
+  TableRow(const Lrpe& lrpe, std::int64_t time)
+      : row_((lrpe.first + time) % lrpe.rows), rows_(lrpe.rows) {}
+  [[nodiscard]] std::int64_t get() const { return row_; }
+  void next() { row_ = row_ + 1 == rows_ ? 0 : row_ + 1; }
+
+ private:
+  std::int64_t row_;
+  std::int64_t rows_;
+};
+
+template <Feature kind>
+inline F mapped(F x) {
+  if constexpr (kind == Feature::elu1) {
+    return x > 0.F ? x + 1.F : exp(x);
+  } else if constexpr (kind == Feature::elu) {
+    return x > 0.F ? x : exp(x) - 1.F;
+  } else {
+    return x;
+  }
+}
+
+// `y` is the map's value at x.
+template <Feature kind>
+inline F slope(F x, F y) {
+  if constexpr (kind == Feature::elu1) {
+    return x > 0.F ? splat(1.F) : y;
+  } else if constexpr (kind == Feature::elu) {
+    return x > 0.F ? splat(1.F) : y + 1.F;
+  } else {
+    return splat(1.F);
+  }
+}
+
+// (x_even, x_odd) -> (-x_odd, x_even): a quarter turn of each pair.
+inline F quarter_turn(F x) {
+  const I odd = iota() & 1;
+  return reinterpret_cast<F>(reinterpret_cast<I>(swap_pairs(x)) ^ ((odd - 1) << 31));
+}
+
+inline F cosines(F rotation) {
+  return __builtin_shuffle(rotation, iota() & ~1);
+}
+inline F sines(F rotation) {
+  return __builtin_shuffle(rotation, iota() | 1);
+}
+
+template <Feature kind, typename X, typename Y>
+inline void map_rows(Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
+  for (std::int64_t row = 0; row < s.count; ++row) {
+    const X* x = from.row(row);
+    Y* y = to.row(row);
+    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
+      store(y + i, mapped<kind>(load(x + i, s.dim - i)) * scale, s.dim - i);
+    }
+  }
+}
+
+template <Feature kind, typename X, typename Y>
+inline void turn_rows(const Lrpe& lrpe, Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
+  alignas(64) float feature[kWidestLrpe];
+  TableRow at(lrpe, s.time);
+  for (std::int64_t row = 0; row < s.count; ++row, at.next()) {
+    const X* x = from.row(row);
+    Y* y = to.row(row);
+    const float* rotation = lrpe.rotation + at.get() * s.dim;
+    F along{};
+    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
+      const F f = mapped<kind>(load(x + i, s.dim - i));
+      store(feature + i, f);
+      along += f * load(lrpe.unit + i, s.dim - i);
+    }
+    const float twice = 2 * sum(along);
+    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
+      const std::int64_t n = s.dim - i;
+      const F z = (load(feature + i) - load(lrpe.unit + i, n) * twice) * scale;
+      const F turn = load(rotation + i, n);
+      store(y + i, z * cosines(turn) + quarter_turn(z) * sines(turn), n);
+    }
+  }
+}
+
+template <Feature kind, typename X, typename G, typename D>
+inline void map_rows_backward(Stretch s, Rows<const X> x, Rows<const G> gradient, float scale,
+                              Rows<D> d_x) {
+  for (std::int64_t row = 0; row < s.count; ++row) {
+    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
+      const std::int64_t n = s.dim - i;
+      F g = load(gradient.row(row) + i, n) * scale;
+      if constexpr (kind != Feature::none) {
+        const F v = load(x.row(row) + i, n);
+        g *= slope<kind>(v, mapped<kind>(v));
+      }
+      store(d_x.row(row) + i, g, n);
+    }
+  }
+}
+
+// Turned back, the gradient g meets the reflected input z: d(angle) = g_odd z_even - g_even z_odd,
+// and the angle is position * theta. Positions are counted from the first row's, so that their
+// products with d(angle) can be summed in single precision over one call's few rows.
+template <Feature kind, typename X, typename G, typename D>
+inline void turn_rows_backward(const Lrpe& lrpe, Stretch s, Rows<const X> x, Rows<const G> gradient,
+                               float scale, Rows<D> d_x, double* d_theta) {
+  alignas(64) float feature[kWidestLrpe];
+  alignas(64) float turned[kWidestLrpe];
+  alignas(64) float sums[kWidestLrpe];
+  alignas(64) float moments[kWidestLrpe];
+  for (std::int64_t i = 0; i < s.dim; i += kLanes) {
+    store(sums + i, F{});
+    store(moments + i, F{});
+  }
+  TableRow at(lrpe, s.time);
+  const double base = lrpe.position[at.get()];
+  for (std::int64_t row = 0; row < s.count; ++row, at.next()) {
+    const float* rotation = lrpe.rotation + at.get() * s.dim;
+    const auto offset = static_cast<float>(lrpe.position[at.get()] - base);
+    F along_feature{};
+    F along_gradient{};
+    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
+      const std::int64_t n = s.dim - i;
+      const F turn = load(rotation + i, n);
+      const F unit = load(lrpe.unit + i, n);
+      const F given = load(gradient.row(row) + i, n) * scale;
+      const F g = given * cosines(turn) - quarter_turn(given) * sines(turn);
+      const F f = mapped<kind>(load(x.row(row) + i, n));
+      store(turned + i, g);
+      store(feature + i, f);
+      along_gradient += g * unit;
+      along_feature += f * unit;
+    }
+    const float twice_gradient = 2 * sum(along_gradient);
+    const float twice_feature = 2 * sum(along_feature);
+    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
+      const std::int64_t n = s.dim - i;
+      const F unit = load(lrpe.unit + i, n);
+      const F g = load(turned + i);
+      const F f = load(feature + i);
+      const F crossed = g * swap_pairs(f - unit * twice_feature);
+      store(sums + i, load(sums + i) + crossed);
+      store(moments + i, load(moments + i) + crossed * offset);
+      F d = g - unit * twice_gradient;
+      if constexpr (kind != Feature::none) {
+        d *= slope<kind>(load(x.row(row) + i, n), f);
+      }
+      store(d_x.row(row) + i, d, n);
+    }
+  }
+  const auto difference = [](const float* pair) {
+    return static_cast<double>(pair[1]) - static_cast<double>(pair[0]);
+  };
+  for (std::int64_t i = 0; i < s.dim / 2; ++i) {
+    d_theta[i] += base * difference(sums + 2 * i) + difference(moments + 2 * i);
+  }
+}
+
+template <typename Body>
+inline void by_feature(Feature feature, Body body) {
+  switch (feature) {
+    case Feature::none:
+      body.template operator()<Feature::none>();
+      break;
+    case Feature::elu:
+      body.template operator()<Feature::elu>();
+      break;
+    case Feature::elu1:
+      body.template operator()<Feature::elu1>();
+  }
+}
+
+// to = scale * encoding(from).
+template <typename X, typename Y>
+inline void encode(const Encoding& e, Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
+  by_feature(e.feature, [&]<Feature kind>() {
+    if (e.lrpe.rotation == nullptr) {
+      map_rows<kind>(s, from, scale, to);
+    } else {
+      turn_rows<kind>(e.lrpe, s, from, scale, to);
+    }
+  });
+}
+
+// d_x from scale * gradient with respect to the encoded rows; adds to d_theta [dim / 2].
+template <typename X, typename G, typename D>
+inline void encode_backward(const Encoding& e, Stretch s, Rows<const X> x, Rows<const G> gradient,
+                            float scale, Rows<D> d_x, double* d_theta) {
+  by_feature(e.feature, [&]<Feature kind>() {
+    if (e.lrpe.rotation == nullptr) {
+      map_rows_backward<kind>(s, x, gradient, scale, d_x);
+    } else {
+      turn_rows_backward<kind>(e.lrpe, s, x, gradient, scale, d_x, d_theta);
+    }
+  });
+}
+
+// Into a buffer of rows padded(dim) wide, zeros in the padding.
+template <typename T>
+inline void pack(const Encoding& e, Stretch s, Rows<const T> from, float scale, float* to) {
+  const std::int64_t width = padded(s.dim);
+  encode(e, s, from, scale, Rows<float>{to, width});
+  for (std::int64_t row = 0; row < s.count; ++row) {
+    for (std::int64_t i = s.dim; i < width; ++i) {
+      to[row * width + i] = 0;
+    }
+  }
+}
+
+template <typename T>
+inline void pack(Stretch s, Rows<const T> from, float* to) {
+  pack(Encoding{}, s, from, 1, to);
+}
+
+// From a buffer of rows padded(dim) wide.
+template <typename T>
+inline void unpack(Stretch s, const float* from, Rows<T> to) {
+  map_rows<Feature::none>(s, Rows<const float>{from, padded(s.dim)}, 1, to);
+}
+
+}  // namespace transnormer::ops::kernels::TRANSNORMER_ISA
