@@ -74,7 +74,7 @@ kernels::Encoding KernelEncoding::view() const {
 }
 
 bool attention_kernel_fits(const at::Tensor& q, const Encoding& encoding) {
-  return q.is_cpu() && kernel_type(q) && (!encoding.theta.defined() || lrpe_kernel_fits(q));
+  return kernel_type(q) && (!encoding.theta.defined() || lrpe_kernel_fits(q));
 }
 
 std::optional<at::Tensor> theta_of(const Encoding& encoding) {
@@ -83,7 +83,7 @@ std::optional<at::Tensor> theta_of(const Encoding& encoding) {
 
 ThetaGradient::ThetaGradient(const at::Tensor& q, bool wanted) {
   if (wanted) {
-    shares_ = at::zeros({q.size(0) * q.size(2), q.size(3) / 2}, at::kDouble);
+    shares_ = at::zeros({q.size(0) * q.size(2), q.size(3) / 2}, q.options().dtype(at::kDouble));
   }
 }
 

@@ -7,8 +7,7 @@
 
 #include "ops/attention_operands.h"
 #include "ops/block_attention_tensor.h"
-#include "ops/kernel_view.h"
-#include "ops/parallel.h"
+#include "ops/launch.h"
 #include "ops/philox_tensor.h"
 #include "ops/scratch.h"
 
@@ -32,8 +31,16 @@ struct OptionsHolder : torch::CustomClassHolder {
 };
 
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const BlockAttentionOptions& options) {
-  return attention_kernel_fits(q, options.encoding) && options.block > 0 &&
-         options.block <= kWidestBlock && q.size(3) == v.size(3);
+  if (!attention_kernel_fits(q, options.encoding) || options.block == 0 || q.size(3) != v.size(3)) {
+    return false;
+  }
+  if (q.is_cpu()) {
+    return options.block <= kWidestBlock;
+  }
+  kernels::BlockAttention shape{};
+  shape.dim = q.size(3);
+  shape.block = options.block;
+  return cuda_library()->block_attention_fits(shape);
 }
 
 kernels::BlockAttention shape_of(const AttentionOperands& x, const OptionsHolder& held) {
@@ -54,17 +61,20 @@ kernels::BlockAttention shape_of(const AttentionOperands& x, const OptionsHolder
           .encoding = held.encoding.view()};
 }
 
-// Heads are independent: each thread takes some neighbours of them, with buffers of its own.
+// Heads are independent: on a CPU each thread takes some neighbours of them, with buffers of its
+// own. Calls body(kernels, part).
 template <typename Body>
-void for_heads(const kernels::BlockAttention& shape, std::int64_t batch, const Body& body) {
-  parallel_for(batch * shape.heads, 1, [&](std::int64_t first, std::int64_t last) {
-    const Scratch scratch(kernels::block_attention_scratch(shape.block, shape.dim));
-    kernels::BlockAttention part = shape;
-    part.first = first;
-    part.last = last;
-    part.scratch = scratch.data();
-    body(part);
-  });
+void for_heads(const at::Tensor& q, const kernels::BlockAttention& shape, const Body& body) {
+  launch(q, q.size(0) * shape.heads, 1,
+         [&](const kernels::Kernels& set, std::int64_t first, std::int64_t last) {
+           const Scratch scratch(
+               q.is_cpu() ? kernels::block_attention_scratch(shape.block, shape.dim) : 0);
+           kernels::BlockAttention part = shape;
+           part.first = first;
+           part.last = last;
+           part.scratch = scratch.data();
+           body(set, part);
+         });
 }
 
 // By a kernel, which encodes on the fly.
@@ -78,9 +88,10 @@ struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> 
     context->saved_data["options"] = c10::IValue::make_capsule(held);
     const AttentionOperands x(q, k, v);
     const at::Tensor y = empty_dense(x.q);
-    for_heads(shape_of(x, *held), q.size(0), [&](const kernels::BlockAttention& part) {
-      kernels::kernels().block_attention(part, in(x.q), in(x.k), in(x.v), out(y));
-    });
+    for_heads(x.q, shape_of(x, *held),
+              [&](const kernels::Kernels& set, const kernels::BlockAttention& part) {
+                set.block_attention(part, in(x.q), in(x.k), in(x.v), out(y));
+              });
     return y;
   }
 
@@ -94,9 +105,9 @@ struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> 
     const ThetaGradient d_theta(x.q, held->encoding.has_lrpe());
     kernels::BlockAttention shape = shape_of(x, *held);
     shape.gradient_strides = d.strides();
-    for_heads(shape, x.q.size(0), [&](const kernels::BlockAttention& part) {
-      kernels::kernels().block_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient),
-                                                  out(d.q), out(d.k), out(d.v), d_theta.data());
+    for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::BlockAttention& part) {
+      set.block_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient), out(d.q),
+                                   out(d.k), out(d.v), d_theta.data());
     });
     return {d.q, d.k.to(saved[1].scalar_type()), d.v.to(saved[2].scalar_type()), d_theta.sum(), {}};
   }

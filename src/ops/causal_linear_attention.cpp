@@ -7,8 +7,7 @@
 
 #include "ops/attention_operands.h"
 #include "ops/causal_linear_attention_tensor.h"
-#include "ops/kernel_view.h"
-#include "ops/parallel.h"
+#include "ops/launch.h"
 #include "ops/scratch.h"
 
 namespace transnormer::ops {
@@ -37,28 +36,48 @@ kernels::LinearAttention shape_of(const AttentionOperands& x, const KernelEncodi
           .encoding = encoding.view()};
 }
 
-// Heads are independent: each thread takes some neighbours of them, with buffers of its own.
+bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const Encoding& encoding) {
+  if (!attention_kernel_fits(q, encoding)) {
+    return false;
+  }
+  if (q.is_cpu()) {
+    return true;
+  }
+  kernels::LinearAttention shape{};
+  shape.key_dim = q.size(3);
+  shape.value_dim = v.size(3);
+  return cuda_library()->linear_attention_fits(shape);
+}
+
+// Heads are independent: on a CPU each thread takes some neighbours of them, with buffers of its
+// own. Calls body(kernels, part).
 template <typename Body>
-void for_heads(const kernels::LinearAttention& shape, std::int64_t batch, const Body& body) {
-  parallel_for(batch * shape.heads, 1, [&](std::int64_t first, std::int64_t last) {
-    const Scratch scratch(kernels::linear_attention_scratch(std::min(shape.heads, last - first),
-                                                            shape.key_dim, shape.value_dim));
-    kernels::LinearAttention part = shape;
-    part.first = first;
-    part.last = last;
-    part.scratch = scratch.data();
-    body(part);
-  });
+void for_heads(const at::Tensor& q, const kernels::LinearAttention& shape, const Body& body) {
+  launch(q, q.size(0) * shape.heads, 1,
+         [&](const kernels::Kernels& set, std::int64_t first, std::int64_t last) {
+           const Scratch scratch(
+               q.is_cpu() ? kernels::linear_attention_scratch(std::min(shape.heads, last - first),
+                                                              shape.key_dim, shape.value_dim)
+                          : 0);
+           kernels::LinearAttention part = shape;
+           part.first = first;
+           part.last = last;
+           part.scratch = scratch.data();
+           body(set, part);
+         });
 }
 
 at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
                           const KernelEncoding& encoding) {
-  const at::Tensor y = empty_dense(x.v);
+  const bool half = x.q.scalar_type() == at::kHalf;
+  const at::Tensor y =
+      at::empty(x.v.sizes(), x.v.options().dtype(half ? at::kFloat : x.q.scalar_type()));
   const at::Tensor sums = state.defined() ? state.contiguous() : state;
   auto* sum = state.defined() ? sums.mutable_data_ptr<float>() : nullptr;
-  for_heads(shape_of(x, encoding), x.q.size(0), [&](const kernels::LinearAttention& part) {
-    kernels::kernels().linear_attention(part, in(x.q), in(x.k), in(x.v), out(y), sum);
-  });
+  for_heads(x.q, shape_of(x, encoding),
+            [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
+              set.linear_attention(part, in(x.q), in(x.k), in(x.v), out(y), sum);
+            });
   if (state.defined() && !sums.is_same(state)) {
     at::Tensor(state).copy_(sums);
   }
@@ -81,14 +100,16 @@ struct EncodedLinearAttention : torch::autograd::Function<EncodedLinearAttention
     const auto holder = c10::static_intrusive_pointer_cast<EncodingHolder>(
         context->saved_data["encoding"].toCapsule());
     const AttentionOperands x(saved[0], saved[1], saved[2]);
-    const at::Tensor gradient = dense_like(gradients[0], x.q);
+    // A GPU's kernel takes the single precision that it gave for half.
+    const at::Tensor gradient =
+        x.q.is_cpu() ? dense_like(gradients[0], x.q) : gradients[0].contiguous();
     const AttentionOperands d = unfilled_gradients(x);
     const ThetaGradient d_theta(x.q, holder->encoding.has_lrpe());
     kernels::LinearAttention shape = shape_of(x, holder->encoding);
     shape.gradient_strides = d.strides();
-    for_heads(shape, x.q.size(0), [&](const kernels::LinearAttention& part) {
-      kernels::kernels().linear_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient),
-                                                   out(d.q), out(d.k), out(d.v), d_theta.data());
+    for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
+      set.linear_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient), out(d.q),
+                                    out(d.k), out(d.v), d_theta.data());
     });
     return {d.q, d.k.to(saved[1].scalar_type()), d.v.to(saved[2].scalar_type()), d_theta.sum(), {}};
   }
@@ -113,7 +134,7 @@ struct LinearAttention : torch::autograd::Function<LinearAttention> {
 
 at::Tensor causal_linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                    const Encoding& encoding) {
-  if (!attention_kernel_fits(q, encoding)) {
+  if (!kernel_fits(q, v, encoding)) {
     return LinearAttention::apply(encode(q, encoding), encode(k, encoding), v);
   }
   return EncodedLinearAttention::apply(q, k, v, theta_of(encoding), encoding);
@@ -123,7 +144,7 @@ at::Tensor causal_linear_attention_step(const at::Tensor& q, const at::Tensor& k
                                         const at::Tensor& v, at::Tensor& state,
                                         const Encoding& encoding) {
   const at::NoGradGuard no_gradients;
-  if (!attention_kernel_fits(q, encoding)) {
+  if (!kernel_fits(q, v, encoding)) {
     return chunked_forward(encode(q, encoding), encode(k, encoding), v, state);
   }
   return kernel_forward({q, k, v}, state, KernelEncoding(encoding, q.size(1)));

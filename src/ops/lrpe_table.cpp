@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/kernel_view.h"
-#include "ops/parallel.h"
+#include "ops/launch.h"
 
 namespace transnormer::ops {
 namespace {
@@ -51,11 +50,24 @@ std::int64_t grain_of(const at::Tensor& x) {
 LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
                      std::int64_t period) {
   const at::Tensor wide = theta.detach().to(at::kDouble).contiguous();
-  const auto* angles = wide.const_data_ptr<double>();
   const std::int64_t count = wide.numel();
   const bool whole_period = period > 0 && time >= period;
   const std::int64_t rows = whole_period ? period : time;
   first_ = whole_period ? first_position % period : 0;
+  if (!theta.is_cpu()) {
+    at::Tensor number = at::arange(rows, wide.options().dtype(at::kLong));
+    if (!whole_period) {
+      number += first_position;
+    }
+    if (period > 0) {
+      number = number.remainder(period);
+    }
+    device_position_ = number.to(at::kDouble);
+    const at::Tensor angle = device_position_.unsqueeze(1) * wide;
+    device_rotation_ = at::stack({angle.cos(), angle.sin()}, -1).to(at::kFloat);
+    return;
+  }
+  const auto* angles = wide.const_data_ptr<double>();
   const auto number_of = [=](std::int64_t row) {
     const std::int64_t number = whole_period ? row : first_position + row;
     return period > 0 ? number % period : number;
@@ -105,6 +117,13 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
 }
 
 kernels::Lrpe LrpeTable::view(const at::Tensor& unit) const {
+  if (device_rotation_.defined()) {
+    return {.rotation = device_rotation_.const_data_ptr<float>(),
+            .position = device_position_.const_data_ptr<double>(),
+            .unit = unit.const_data_ptr<float>(),
+            .first = first_,
+            .rows = device_position_.size(0)};
+  }
   return {.rotation = rotation_.data(),
           .position = position_.data(),
           .unit = unit.const_data_ptr<float>(),
@@ -121,12 +140,13 @@ at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Te
   const at::Tensor unit = reflect.contiguous();
   const at::Tensor y = empty_dense(x);
   const kernels::LrpeRows all = rows_of(x, table, unit);
-  parallel_for(x.size(0) * all.time, grain_of(x), [&](std::int64_t first, std::int64_t last) {
-    kernels::LrpeRows part = all;
-    part.first = first;
-    part.last = last;
-    kernels::kernels().lrpe(part, in(dense), out(y));
-  });
+  launch(x, x.size(0) * all.time, grain_of(x),
+         [&](const kernels::Kernels& set, std::int64_t first, std::int64_t last) {
+           kernels::LrpeRows part = all;
+           part.first = first;
+           part.last = last;
+           set.lrpe(part, in(dense), out(y));
+         });
   return y;
 }
 
@@ -140,16 +160,16 @@ LrpeGradients lrpe_kernel_backward(const at::Tensor& gradient, const at::Tensor&
   const at::Tensor d_x = empty_dense(x);
   const kernels::LrpeRows all = rows_of(x, table, unit);
   const std::int64_t rows = x.size(0) * all.time;
-  const std::int64_t shares = (rows + kRows - 1) / kRows;
-  const at::Tensor d_theta = at::zeros({shares, all.dim / 2}, at::kDouble);
+  const std::int64_t most = x.is_cpu() ? kRows : std::max<std::int64_t>(rows, 1);
+  const std::int64_t shares = (rows + most - 1) / most;
+  const at::Tensor d_theta = at::zeros({shares, all.dim / 2}, x.options().dtype(at::kDouble));
   auto* sums = d_theta.mutable_data_ptr<double>();
-  parallel_for(shares, 1, [&](std::int64_t begin, std::int64_t end) {
+  launch(x, shares, 1, [&](const kernels::Kernels& set, std::int64_t begin, std::int64_t end) {
     for (std::int64_t share = begin; share < end; ++share) {
       kernels::LrpeRows part = all;
-      part.first = share * kRows;
-      part.last = std::min(part.first + kRows, rows);
-      kernels::kernels().lrpe_backward(part, in(dense), in(g), out(d_x),
-                                       sums + share * (all.dim / 2));
+      part.first = share * most;
+      part.last = std::min(part.first + most, rows);
+      set.lrpe_backward(part, in(dense), in(g), out(d_x), sums + share * (all.dim / 2));
     }
   });
   return {d_x, d_theta.sum(0)};

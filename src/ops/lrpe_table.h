@@ -1,4 +1,4 @@
-// LRPE by the CPU's kernels, and the table of rotations that they read.
+// LRPE by kernels, and the table of rotations that they read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace transnormer::ops {
 // The rotations by position * theta that kernels::Lrpe reads: of each time, or of each position
 // where a whole period or more of them comes up. An angle is put together from a coarse and a fine
 // rotation, each formed in double: two products for each element of the table in place of two
-// trigonometric functions.
+// trigonometric functions. On a GPU each by itself, in its memory.
 class LrpeTable {
  public:
   LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
@@ -26,6 +26,8 @@ class LrpeTable {
   std::int64_t first_ = 0;
   std::vector<double> position_;
   std::vector<float> rotation_;
+  at::Tensor device_position_;  // the same on a GPU
+  at::Tensor device_rotation_;
 };
 
 struct LrpeGradients {

@@ -11,18 +11,12 @@ namespace transnormer::ops::cuda {
 
 using kernels::BlockAttention;
 
-// Where a block of a head lies.
-struct Span {
-  std::int64_t head;  // of batch * heads
-  std::int64_t time;
-  int rows;
-};
-
 TRANSNORMER_BOTH constexpr std::int64_t spans_of(const BlockAttention& shape) {
   return (shape.time + shape.block - 1) / shape.block;
 }
 
-TRANSNORMER_DEVICE inline Span span_of(const BlockAttention& shape, std::int64_t number) {
+// `number` is of all heads' blocks.
+TRANSNORMER_DEVICE inline Stretch span_of(const BlockAttention& shape, std::int64_t number) {
   const std::int64_t time = number % spans_of(shape) * shape.block;
   const std::int64_t rest = shape.time - time;
   return {shape.first + number / spans_of(shape), time,
@@ -32,7 +26,7 @@ TRANSNORMER_DEVICE inline Span span_of(const BlockAttention& shape, std::int64_t
 // What dropout multiplies the weights of row i of a span by.
 class RowMask {
  public:
-  TRANSNORMER_DEVICE RowMask(const BlockAttention& shape, const Span& span, int row)
+  TRANSNORMER_DEVICE RowMask(const BlockAttention& shape, const Stretch& span, int row)
       : mask_(shape.mask, span.head / shape.heads),
         first_(static_cast<std::uint64_t>((span.head % shape.heads * shape.time + span.time + row) *
                                           shape.block)),
@@ -98,7 +92,7 @@ struct BlockOutput {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Span span = span_of(shape, number);
+    const Stretch span = span_of(shape, number);
     const int rows = span.rows;
     const int dim = static_cast<int>(shape.dim);
     Tiles tiles(shared);
@@ -106,9 +100,9 @@ struct BlockOutput {
     const Tile key = tiles.take(shape.block, dim);
     const Tile values = tiles.take(shape.block, dim);
     const Tile weights = tiles.take(shape.block, shape.block);
-    read_rows(block, q, span.head, span.time, rows, shape.scale, query);
-    read_rows(block, k, span.head, span.time, rows, 1, key);
-    read_rows(block, v, span.head, span.time, rows, 1, values);
+    read_encoded(block, shape.encoding, q, span, shape.scale, query);
+    read_encoded(block, shape.encoding, k, span, 1, key);
+    read_rows(block, v, span, values);
     product(
         block, rows, rows, [&](int i, int j, float x) { weights.at(i, j) = x; },
         Term{dim, [&](int i, int d) { return query.at(i, d); },
@@ -138,6 +132,7 @@ struct BlockGradients {
   HeadsOut d_q;
   HeadsOut d_k;
   HeadsOut d_v;
+  double* theta_parts;  // [blocks, 2, dim / 2]; null where there is no LRPE
 
   static constexpr std::int64_t shared_floats(const BlockAttention& s) {
     return 4 * tile_floats(s.block, s.dim) + 2 * tile_floats(s.block, s.block);
@@ -145,20 +140,20 @@ struct BlockGradients {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Span span = span_of(shape, number);
+    const Stretch span = span_of(shape, number);
     const int rows = span.rows;
     const int dim = static_cast<int>(shape.dim);
     Tiles tiles(shared);
     const Tile query = tiles.take(shape.block, dim);
     const Tile key = tiles.take(shape.block, dim);
-    const Tile values = tiles.take(shape.block, dim);
+    const Tile values = tiles.take(shape.block, dim);  // at last, d(queries) and d(keys)
     const Tile gradient = tiles.take(shape.block, dim);
     const Tile weights = tiles.take(shape.block, shape.block);   // at last, after dropout
     const Tile d_scores = tiles.take(shape.block, shape.block);  // at first, d(weights)
-    read_rows(block, q, span.head, span.time, rows, shape.scale, query);
-    read_rows(block, k, span.head, span.time, rows, 1, key);
-    read_rows(block, v, span.head, span.time, rows, 1, values);
-    read_rows(block, d_out, span.head, span.time, rows, 1, gradient);
+    read_encoded(block, shape.encoding, q, span, shape.scale, query);
+    read_encoded(block, shape.encoding, k, span, 1, key);
+    read_rows(block, v, span, values);
+    read_rows(block, d_out, span, gradient);
     product(
         block, rows, rows, [&](int i, int j, float x) { weights.at(i, j) = x; },
         Term{dim, [&](int i, int d) { return query.at(i, d); },
@@ -176,17 +171,22 @@ struct BlockGradients {
         Term{rows, [&](int i, int t) { return weights.at(t, i); },
              [&](int t, int j) { return gradient.at(t, j); }});
     product(
-        block, rows, dim,
-        [&](int i, int j, float x) { d_q.set(span.head, span.time + i, j, x * shape.scale); },
+        block, rows, dim, [&](int i, int j, float x) { values.at(i, j) = x; },
         Term{rows, [&](int i, int t) { return d_scores.at(i, t); },
              [&](int t, int j) { return key.at(t, j); }});
+    write_decoded(block, shape.encoding, q, span, shape.scale, values, d_q, theta_part(number, 0));
     product(
-        block, rows, dim, [&](int i, int j, float x) { d_k.set(span.head, span.time + i, j, x); },
+        block, rows, dim, [&](int i, int j, float x) { values.at(i, j) = x; },
         Term{rows, [&](int i, int t) { return d_scores.at(t, i); },
              [&](int t, int j) { return query.at(t, j); }});
+    write_decoded(block, shape.encoding, k, span, 1, values, d_k, theta_part(number, 1));
   }
 
  private:
+  [[nodiscard]] TRANSNORMER_DEVICE ThetaPart theta_part(std::int64_t number, int which) const {
+    return theta_parts == nullptr ? nullptr : theta_parts + (2 * number + which) * (shape.dim / 2);
+  }
+
   // d(weights) after dropout of row i -> d(scores); the weights -> those after dropout.
   template <typename Group>
   TRANSNORMER_DEVICE void through_weights(const Group& group, const RowMask& mask,
@@ -214,22 +214,32 @@ struct BlockGradients {
   }
 };
 
-// Of dense tensors that are encoded already.
 template <typename Launcher>
 struct BlockAttentions {
   static void forward(const BlockAttention& shape, In q, In k, In v, Out out) {
-    Launcher::blocks(span_count(shape), kTileThreads, BlockOutput::shared_floats(shape),
-                     BlockOutput{shape, heads(shape, q, shape.dim), heads(shape, k, shape.dim),
-                                 heads(shape, v, shape.dim), heads(shape, out, shape.dim)});
+    Launcher::blocks(
+        span_count(shape), kTileThreads, BlockOutput::shared_floats(shape),
+        BlockOutput{shape, heads(shape, q, shape.dim, shape.strides.q),
+                    heads(shape, k, shape.dim, shape.strides.k),
+                    heads(shape, v, shape.dim, shape.strides.v), heads(shape, out, shape.dim)});
   }
 
   static void backward(const BlockAttention& shape, In q, In k, In v, In d_out, Out d_q, Out d_k,
-                       Out d_v, double* /*d_theta*/) {
-    Launcher::blocks(span_count(shape), kTileThreads, BlockGradients::shared_floats(shape),
-                     BlockGradients{shape, heads(shape, q, shape.dim), heads(shape, k, shape.dim),
-                                    heads(shape, v, shape.dim), heads(shape, d_out, shape.dim),
-                                    heads(shape, d_q, shape.dim), heads(shape, d_k, shape.dim),
-                                    heads(shape, d_v, shape.dim)});
+                       Out d_v, double* d_theta) {
+    const std::int64_t pairs = shape.encoding.lrpe.rotation == nullptr ? 0 : shape.dim / 2;
+    const typename Launcher::template Workspace<double> theta(2 * span_count(shape) * pairs);
+    Launcher::blocks(
+        span_count(shape), kTileThreads, BlockGradients::shared_floats(shape),
+        BlockGradients{shape, heads(shape, q, shape.dim, shape.strides.q),
+                       heads(shape, k, shape.dim, shape.strides.k),
+                       heads(shape, v, shape.dim, shape.strides.v), heads(shape, d_out, shape.dim),
+                       heads(shape, d_q, shape.dim, shape.gradient_strides.q),
+                       heads(shape, d_k, shape.dim, shape.gradient_strides.k),
+                       heads(shape, d_v, shape.dim, shape.gradient_strides.v),
+                       pairs > 0 ? theta.data() : nullptr});
+    Launcher::elements(
+        (shape.last - shape.first) * pairs,
+        ThetaSum{theta.data(), d_theta + shape.first * pairs, 2 * spans_of(shape), pairs});
   }
 
  private:

@@ -1,4 +1,5 @@
-// Element-wise maps: a thread an element. `Launcher` runs them, see ops/cuda/table.h.
+// Element-wise maps. `Launcher` runs them, see ops/cuda/table.h: most as put(i, make(i)), which
+// lets a thread have several elements on their way at once.
 #pragma once
 
 #include <type_traits>
@@ -50,10 +51,17 @@ struct GatedElement {
   T* out;
   std::int64_t width;
 
-  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+  [[nodiscard]] TRANSNORMER_DEVICE T make(std::int64_t i) const {
     const T* gate = gate_up + gate_place(i, width);
-    out[i] = rounded<T>(activated<kind>(value(gate[0])) * value(gate[width]));
+    return rounded<T>(activated<kind>(value(gate[0])) * value(gate[width]));
   }
+  TRANSNORMER_DEVICE void put(std::int64_t i, T x) const { out[i] = x; }
+};
+
+template <typename T>
+struct GatePair {
+  T gate;
+  T up;
 };
 
 template <Gate kind, typename T>
@@ -63,12 +71,17 @@ struct GatedBackwardElement {
   T* d_gate_up;
   std::int64_t width;
 
-  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t place = gate_place(i, width);
-    const float x = value(gate_up[place]);
+  [[nodiscard]] TRANSNORMER_DEVICE GatePair<T> make(std::int64_t i) const {
+    const T* gate = gate_up + gate_place(i, width);
+    const float x = value(gate[0]);
     const float g = value(d_out[i]);
-    d_gate_up[place] = rounded<T>(g * value(gate_up[place + width]) * activation_slope<kind>(x));
-    d_gate_up[place + width] = rounded<T>(g * activated<kind>(x));
+    return {rounded<T>(g * value(gate[width]) * activation_slope<kind>(x)),
+            rounded<T>(g * activated<kind>(x))};
+  }
+  TRANSNORMER_DEVICE void put(std::int64_t i, GatePair<T> d) const {
+    T* gate = d_gate_up + gate_place(i, width);
+    gate[0] = d.gate;
+    gate[width] = d.up;
   }
 };
 
@@ -89,9 +102,10 @@ struct EluElement {
   T* y;
   bool plus_one;
 
-  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
-    y[i] = rounded<T>(elu_of(value(x[i]), plus_one));
+  [[nodiscard]] TRANSNORMER_DEVICE T make(std::int64_t i) const {
+    return rounded<T>(elu_of(value(x[i]), plus_one));
   }
+  TRANSNORMER_DEVICE void put(std::int64_t i, T made) const { y[i] = made; }
 };
 
 template <typename T>
@@ -100,9 +114,10 @@ struct EluBackwardElement {
   const T* d_y;
   T* d_x;
 
-  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
-    d_x[i] = rounded<T>(value(d_y[i]) * elu_slope(value(x[i])));
+  [[nodiscard]] TRANSNORMER_DEVICE T make(std::int64_t i) const {
+    return rounded<T>(value(d_y[i]) * elu_slope(value(x[i])));
   }
+  TRANSNORMER_DEVICE void put(std::int64_t i, T made) const { d_x[i] = made; }
 };
 
 template <typename T>
@@ -110,7 +125,8 @@ struct AccumulateElement {
   const T* x;
   float* sum;
 
-  TRANSNORMER_DEVICE void operator()(std::int64_t i) const { sum[i] += value(x[i]); }
+  [[nodiscard]] TRANSNORMER_DEVICE float make(std::int64_t i) const { return sum[i] + value(x[i]); }
+  TRANSNORMER_DEVICE void put(std::int64_t i, float made) const { sum[i] = made; }
 };
 
 // A thread for each group of four elements of a sample.
@@ -167,8 +183,8 @@ struct Elementwise {
   static void gated(Gate kind, In gate_up, Out out, std::int64_t rows, std::int64_t width) {
     by_type(gate_up.type, [&](auto* t) {
       by_gate(kind, [&]<Gate k>() {
-        Launcher::elements(rows * width, GatedElement<k, std::remove_pointer_t<decltype(t)>>{
-                                             as(gate_up, t), as(out, t), width});
+        Launcher::maps(rows * width, GatedElement<k, std::remove_pointer_t<decltype(t)>>{
+                                         as(gate_up, t), as(out, t), width});
       });
     });
   }
@@ -177,27 +193,26 @@ struct Elementwise {
                              std::int64_t width) {
     by_type(gate_up.type, [&](auto* t) {
       by_gate(kind, [&]<Gate k>() {
-        Launcher::elements(rows * width,
-                           GatedBackwardElement<k, std::remove_pointer_t<decltype(t)>>{
-                               as(gate_up, t), as(d_out, t), as(d_gate_up, t), width});
+        Launcher::maps(rows * width, GatedBackwardElement<k, std::remove_pointer_t<decltype(t)>>{
+                                         as(gate_up, t), as(d_out, t), as(d_gate_up, t), width});
       });
     });
   }
 
   static void elu(bool plus_one, In x, Out y, std::int64_t count) {
     by_type(x.type, [&](auto* t) {
-      Launcher::elements(count, EluElement{as(x, t), as(y, t), plus_one});
+      Launcher::maps(count, EluElement{as(x, t), as(y, t), plus_one});
     });
   }
 
   static void elu_backward(In x, In d_y, Out d_x, std::int64_t count) {
     by_type(x.type, [&](auto* t) {
-      Launcher::elements(count, EluBackwardElement{as(x, t), as(d_y, t), as(d_x, t)});
+      Launcher::maps(count, EluBackwardElement{as(x, t), as(d_y, t), as(d_x, t)});
     });
   }
 
   static void accumulate(In x, float* sum, std::int64_t count) {
-    by_type(x.type, [&](auto* t) { Launcher::elements(count, AccumulateElement{as(x, t), sum}); });
+    by_type(x.type, [&](auto* t) { Launcher::maps(count, AccumulateElement{as(x, t), sum}); });
   }
 
   static void dropout(const Mask& mask, In x, Out y, std::int64_t elements, std::int64_t first,

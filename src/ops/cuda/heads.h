@@ -1,21 +1,25 @@
-// Tensors [batch, time, heads, dim] as the attentions' kernels see them.
+// Tensors [batch, time, heads, dim] as the attentions' kernels see them, and their rows on the way
+// between the device's memory and a block's.
 #pragma once
 
+#include "ops/cuda/encoding.h"
 #include "ops/cuda/tiles.h"
 
 namespace transnormer::ops::cuda {
 
+// Rows of one time are `stride` elements from those of the next, a row's heads side by side.
 template <typename Tensor>
 struct Heads {
   Tensor x;
   std::int64_t time;
   std::int64_t heads;
   std::int64_t dim;
+  std::int64_t stride;
 
   // `head` is of batch * heads.
   [[nodiscard]] TRANSNORMER_DEVICE std::int64_t place(std::int64_t head, std::int64_t t,
                                                       std::int64_t i) const {
-    return ((head / heads * time + t) * heads + head % heads) * dim + i;
+    return (head / heads * time + t) * stride + head % heads * dim + i;
   }
 };
 
@@ -32,21 +36,91 @@ struct HeadsOut : Heads<Out> {
   }
 };
 
+// `stride` as in kernels::RowStrides: 0 where the tensor is dense.
 template <typename Shape>
-HeadsIn heads(const Shape& shape, In x, std::int64_t dim) {
-  return {{x, shape.time, shape.heads, dim}};
+HeadsIn heads(const Shape& shape, In x, std::int64_t dim, std::int64_t stride = 0) {
+  return {{x, shape.time, shape.heads, dim, stride > 0 ? stride : shape.heads * dim}};
 }
 template <typename Shape>
-HeadsOut heads(const Shape& shape, Out x, std::int64_t dim) {
-  return {{x, shape.time, shape.heads, dim}};
+HeadsOut heads(const Shape& shape, Out x, std::int64_t dim, std::int64_t stride = 0) {
+  return {{x, shape.time, shape.heads, dim, stride > 0 ? stride : shape.heads * dim}};
 }
 
-// Rows of one head from `time` on, times `scale`.
+// Rows of one head from a time on.
+struct Stretch {
+  std::int64_t head;  // of batch * heads
+  std::int64_t time;
+  int rows;
+};
+
 template <typename Block>
-TRANSNORMER_DEVICE void read_rows(const Block& block, const HeadsIn& x, std::int64_t head,
-                                  std::int64_t time, int rows, float scale, const Tile& to) {
-  for_elements(block, rows, static_cast<int>(x.dim),
-               [&](int i, int j) { to.at(i, j) = x.at(head, time + i, j) * scale; });
+TRANSNORMER_DEVICE void read_rows(const Block& block, const HeadsIn& x, const Stretch& s,
+                                  const Tile& to) {
+  for_elements(block, s.rows, static_cast<int>(x.dim),
+               [&](int i, int j) { to.at(i, j) = x.at(s.head, s.time + i, j); });
 }
+
+// The same, encoded and times `scale`.
+template <typename Block>
+TRANSNORMER_DEVICE void read_encoded(const Block& block, const Encoding& e, const HeadsIn& x,
+                                     const Stretch& s, float scale, const Tile& to) {
+  block.rows(s.rows, [&](const auto& group, int row) {
+    encode_row(
+        group, e, s.time + row, x.dim,
+        [&](std::int64_t i) { return x.at(s.head, s.time + row, i); }, scale,
+        [&](std::int64_t i, float y) { to.at(row, static_cast<int>(i)) = y; });
+  });
+}
+
+// Where a block of threads leaves its part of d(theta), [dim / 2]; null where there is no LRPE.
+using ThetaPart = double*;
+
+// Writes d(x) of scale * `gradient`, that of the encoded rows, which is used up.
+template <typename Block>
+TRANSNORMER_DEVICE void write_decoded(const Block& block, const Encoding& e, const HeadsIn& x,
+                                      const Stretch& s, float scale, const Tile& gradient,
+                                      const HeadsOut& d_x, ThetaPart d_theta) {
+  block.rows(s.rows, [&](const auto& group, int row) {
+    const std::int64_t time = s.time + row;
+    encode_row_backward(
+        group, e, time, x.dim, [&](std::int64_t i) { return x.at(s.head, time, i); }, scale,
+        [&](std::int64_t i) { return gradient.at(row, static_cast<int>(i)); },
+        [&](std::int64_t i, float d) { d_x.set(s.head, time, i, d); },
+        [&](std::int64_t pair, float d_angle) {
+          gradient.at(row, static_cast<int>(2 * pair)) = d_angle;
+        });
+  });
+  if (d_theta == nullptr) {
+    return;
+  }
+  block.each([&](int thread) {
+    for (std::int64_t pair = thread; pair < x.dim / 2; pair += block.size) {
+      double sum = 0;
+      for (int row = 0; row < s.rows; ++row) {
+        sum += e.lrpe.position[table_row(e.lrpe, s.time + row)] *
+               static_cast<double>(gradient.at(row, static_cast<int>(2 * pair)));
+      }
+      d_theta[pair] = sum;
+    }
+  });
+}
+
+// d_theta[head][pair] += the parts of the head's blocks of threads, [heads, parts, pairs].
+struct ThetaSum {
+  const double* partial;
+  double* d_theta;
+  std::int64_t parts;
+  std::int64_t pairs;
+
+  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t head = quotient(i, pairs);
+    const double* part = partial + head * parts * pairs + (i - head * pairs);
+    double sum = 0;
+    for (std::int64_t p = 0; p < parts; ++p) {
+      sum += part[p * pairs];
+    }
+    d_theta[i] += sum;
+  }
+};
 
 }  // namespace transnormer::ops::cuda

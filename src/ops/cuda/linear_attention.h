@@ -10,27 +10,19 @@ namespace transnormer::ops::cuda {
 using kernels::kChunk;
 using kernels::LinearAttention;
 
-// Where a chunk of a head lies.
-struct Chunk {
-  std::int64_t number;  // of all heads' chunks, also of its state
-  std::int64_t head;    // of batch * heads
-  std::int64_t time;
-  int rows;
-};
-
 TRANSNORMER_BOTH constexpr std::int64_t chunks_of(const LinearAttention& shape) {
   return (shape.time + kChunk - 1) / kChunk;
 }
 
-TRANSNORMER_DEVICE inline Chunk chunk_of(const LinearAttention& shape, std::int64_t number) {
+// `number` is of all heads' chunks.
+TRANSNORMER_DEVICE inline Stretch chunk_of(const LinearAttention& shape, std::int64_t number) {
   const std::int64_t chunks = chunks_of(shape);
   const std::int64_t time = number % chunks * kChunk;
   const std::int64_t rest = shape.time - time;
-  return {number, shape.first + number / chunks, time,
-          static_cast<int>(rest < kChunk ? rest : kChunk)};
+  return {shape.first + number / chunks, time, static_cast<int>(rest < kChunk ? rest : kChunk)};
 }
 
-// sums[chunk] = a^T b over the chunk's rows, [a_dim, b_dim].
+// sums[chunk] = a^T b over the chunk's rows, [a_dim, b_dim], a being queries or keys.
 struct ChunkSums {
   LinearAttention shape;
   HeadsIn a;
@@ -43,12 +35,12 @@ struct ChunkSums {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Chunk chunk = chunk_of(shape, number);
+    const Stretch chunk = chunk_of(shape, number);
     Tiles tiles(shared);
     const Tile left = tiles.take(kChunk, a.dim);
     const Tile right = tiles.take(kChunk, b.dim);
-    read_rows(block, a, chunk.head, chunk.time, chunk.rows, 1, left);
-    read_rows(block, b, chunk.head, chunk.time, chunk.rows, 1, right);
+    read_encoded(block, shape.encoding, a, chunk, 1, left);
+    read_rows(block, b, chunk, right);
     float* sum = sums + number * a.dim * b.dim;
     product(
         block, static_cast<int>(a.dim), static_cast<int>(b.dim),
@@ -98,13 +90,13 @@ struct ChunkOutput {
   std::int64_t parts;  // of a chunk's columns
 
   static constexpr std::int64_t shared_floats(const LinearAttention& s) {
-    return 2 * tile_floats(kChunk, s.key_dim) + 2 * tile_floats(kChunk, kChunk) +
-           tile_floats(s.key_dim, kTileSide);
+    return tile_floats(kChunk, s.key_dim) + tile_floats(kChunk, shared_columns(s)) +
+           tile_floats(kChunk, kChunk) + tile_floats(s.key_dim, kTileSide);
   }
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Chunk chunk = chunk_of(shape, number / parts);
+    const Stretch chunk = chunk_of(shape, number / parts);
     const int rows = chunk.rows;
     const int key_dim = static_cast<int>(shape.key_dim);
     const int first = static_cast<int>(number % parts) * kTileSide;
@@ -112,22 +104,22 @@ struct ChunkOutput {
     const int columns = rest < kTileSide ? rest : kTileSide;
     Tiles tiles(shared);
     const Tile query = tiles.take(kChunk, key_dim);
-    const Tile key = tiles.take(kChunk, key_dim);
+    const Tile key = tiles.take(kChunk, shared_columns(shape));
+    const Tile& values = key;  // once the scores are there
     const Tile scores = tiles.take(kChunk, kChunk);
-    const Tile values = tiles.take(kChunk, kTileSide);
     const Tile sum = tiles.take(key_dim, kTileSide);
-    read_rows(block, q, chunk.head, chunk.time, rows, 1, query);
-    read_rows(block, k, chunk.head, chunk.time, rows, 1, key);
-    for_elements(block, rows, columns, [&](int i, int j) {
-      values.at(i, j) = v.at(chunk.head, chunk.time + i, first + j);
-    });
-    const float* state = before + chunk.number * shape.key_dim * shape.value_dim + first;
+    read_encoded(block, shape.encoding, q, chunk, 1, query);
+    read_encoded(block, shape.encoding, k, chunk, 1, key);
+    const float* state = before + number / parts * shape.key_dim * shape.value_dim + first;
     for_elements(block, key_dim, columns,
                  [&](int i, int j) { sum.at(i, j) = state[i * shape.value_dim + j]; });
     product(
         block, rows, rows, [&](int i, int j, float x) { scores.at(i, j) = if_lower(i, j, x); },
         Term{key_dim, [&](int i, int d) { return query.at(i, d); },
              [&](int d, int j) { return key.at(j, d); }});
+    for_elements(block, rows, columns, [&](int i, int j) {
+      values.at(i, j) = v.at(chunk.head, chunk.time + i, first + j);
+    });
     product(
         block, rows, columns,
         [&](int i, int j, float x) { out.set(chunk.head, chunk.time + i, first + j, x); },
@@ -135,6 +127,12 @@ struct ChunkOutput {
              [&](int d, int j) { return sum.at(d, j); }},
         Term{rows, [&](int i, int t) { return scores.at(i, t); },
              [&](int t, int j) { return values.at(t, j); }});
+  }
+
+ private:
+  // Of the tile that holds keys first, then values.
+  TRANSNORMER_BOTH static constexpr std::int64_t shared_columns(const LinearAttention& s) {
+    return s.key_dim > kTileSide ? s.key_dim : kTileSide;
   }
 };
 
@@ -150,15 +148,16 @@ struct ChunkGradients {
   HeadsOut d_v;
   const float* before;
   const float* behind;
+  double* theta_parts;  // [chunks, 2, key_dim / 2]; null where there is no LRPE
 
   static constexpr std::int64_t shared_floats(const LinearAttention& s) {
-    return 2 * tile_floats(kChunk, s.key_dim) + 2 * tile_floats(kChunk, s.value_dim) +
+    return 3 * tile_floats(kChunk, s.key_dim) + 2 * tile_floats(kChunk, s.value_dim) +
            tile_floats(kChunk, kChunk) + tile_floats(s.key_dim, s.value_dim);
   }
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Chunk chunk = chunk_of(shape, number);
+    const Stretch chunk = chunk_of(shape, number);
     const int rows = chunk.rows;
     const int key_dim = static_cast<int>(shape.key_dim);
     const int value_dim = static_cast<int>(shape.value_dim);
@@ -169,10 +168,11 @@ struct ChunkGradients {
     const Tile gradient = tiles.take(kChunk, value_dim);
     const Tile scores = tiles.take(kChunk, kChunk);  // tril(dO V^T), then tril(Q K^T)
     const Tile sum = tiles.take(key_dim, value_dim);
-    read_rows(block, q, chunk.head, chunk.time, rows, 1, query);
-    read_rows(block, k, chunk.head, chunk.time, rows, 1, key);
-    read_rows(block, v, chunk.head, chunk.time, rows, 1, values);
-    read_rows(block, d_out, chunk.head, chunk.time, rows, 1, gradient);
+    const Tile result = tiles.take(kChunk, key_dim);
+    read_encoded(block, shape.encoding, q, chunk, 1, query);
+    read_encoded(block, shape.encoding, k, chunk, 1, key);
+    read_rows(block, v, chunk, values);
+    read_rows(block, d_out, chunk, gradient);
     const auto read_sum = [&](const float* sums) {
       const float* own = sums + number * shape.key_dim * shape.value_dim;
       for_elements(block, key_dim, value_dim,
@@ -185,20 +185,20 @@ struct ChunkGradients {
                  [&](int d, int j) { return values.at(j, d); }});
     read_sum(before);
     product(
-        block, rows, key_dim,
-        [&](int i, int j, float x) { d_q.set(chunk.head, chunk.time + i, j, x); },
+        block, rows, key_dim, [&](int i, int j, float x) { result.at(i, j) = x; },
         Term{value_dim, [&](int i, int d) { return gradient.at(i, d); },
              [&](int d, int j) { return sum.at(j, d); }},
         Term{rows, [&](int i, int t) { return scores.at(i, t); },
              [&](int t, int j) { return key.at(t, j); }});
+    write_decoded(block, shape.encoding, q, chunk, 1, result, d_q, theta_part(number, 0));
     read_sum(behind);
     product(
-        block, rows, key_dim,
-        [&](int i, int j, float x) { d_k.set(chunk.head, chunk.time + i, j, x); },
+        block, rows, key_dim, [&](int i, int j, float x) { result.at(i, j) = x; },
         Term{value_dim, [&](int i, int d) { return values.at(i, d); },
              [&](int d, int j) { return sum.at(j, d); }},
         Term{rows, [&](int i, int t) { return scores.at(t, i); },
              [&](int t, int j) { return query.at(t, j); }});
+    write_decoded(block, shape.encoding, k, chunk, 1, result, d_k, theta_part(number, 1));
     product(block, rows, rows, give_score,
             Term{key_dim, [&](int i, int d) { return query.at(i, d); },
                  [&](int d, int j) { return key.at(j, d); }});
@@ -210,15 +210,21 @@ struct ChunkGradients {
         Term{rows, [&](int i, int t) { return scores.at(t, i); },
              [&](int t, int j) { return gradient.at(t, j); }});
   }
+
+ private:
+  [[nodiscard]] TRANSNORMER_DEVICE ThetaPart theta_part(std::int64_t number, int which) const {
+    return theta_parts == nullptr ? nullptr
+                                  : theta_parts + (2 * number + which) * (shape.key_dim / 2);
+  }
 };
 
-// Of dense tensors that are encoded already.
 template <typename Launcher>
 struct LinearAttentions {
   using Sums = typename Launcher::template Workspace<float>;
 
   static void forward(const LinearAttention& shape, In q, In k, In v, Out out, float* state) {
-    const HeadsIn key = heads(shape, k, shape.key_dim), value = heads(shape, v, shape.value_dim);
+    const HeadsIn key = heads(shape, k, shape.key_dim, shape.strides.k);
+    const HeadsIn value = heads(shape, v, shape.value_dim, shape.strides.v);
     const Sums sums(states(shape));
     if (state != nullptr) {
       state += shape.first * shape.key_dim * shape.value_dim;
@@ -226,23 +232,31 @@ struct LinearAttentions {
     sum_chunks(shape, key, value, sums.data(), state, false);
     const std::int64_t parts = (shape.value_dim + kTileSide - 1) / kTileSide;
     Launcher::blocks(chunk_count(shape) * parts, kTileThreads, ChunkOutput::shared_floats(shape),
-                     ChunkOutput{shape, heads(shape, q, shape.key_dim), key, value,
+                     ChunkOutput{shape, heads(shape, q, shape.key_dim, shape.strides.q), key, value,
                                  heads(shape, out, shape.value_dim), sums.data(), parts});
   }
 
   static void backward(const LinearAttention& shape, In q, In k, In v, In d_out, Out d_q, Out d_k,
-                       Out d_v, double* /*d_theta*/) {
-    const HeadsIn query = heads(shape, q, shape.key_dim), key = heads(shape, k, shape.key_dim);
-    const HeadsIn value = heads(shape, v, shape.value_dim);
+                       Out d_v, double* d_theta) {
+    const HeadsIn query = heads(shape, q, shape.key_dim, shape.strides.q);
+    const HeadsIn key = heads(shape, k, shape.key_dim, shape.strides.k);
+    const HeadsIn value = heads(shape, v, shape.value_dim, shape.strides.v);
     const HeadsIn gradient = heads(shape, d_out, shape.value_dim);
     const Sums before(states(shape)), behind(states(shape));
     sum_chunks(shape, key, value, before.data(), nullptr, false);
     sum_chunks(shape, query, gradient, behind.data(), nullptr, true);
+    const std::int64_t pairs = shape.encoding.lrpe.rotation == nullptr ? 0 : shape.key_dim / 2;
+    const typename Launcher::template Workspace<double> theta(2 * chunk_count(shape) * pairs);
     Launcher::blocks(
         chunk_count(shape), kTileThreads, ChunkGradients::shared_floats(shape),
-        ChunkGradients{shape, query, key, value, gradient, heads(shape, d_q, shape.key_dim),
-                       heads(shape, d_k, shape.key_dim), heads(shape, d_v, shape.value_dim),
-                       before.data(), behind.data()});
+        ChunkGradients{shape, query, key, value, gradient,
+                       heads(shape, d_q, shape.key_dim, shape.gradient_strides.q),
+                       heads(shape, d_k, shape.key_dim, shape.gradient_strides.k),
+                       heads(shape, d_v, shape.value_dim, shape.gradient_strides.v), before.data(),
+                       behind.data(), pairs > 0 ? theta.data() : nullptr});
+    Launcher::elements(
+        (shape.last - shape.first) * pairs,
+        ThetaSum{theta.data(), d_theta + shape.first * pairs, 2 * chunks_of(shape), pairs});
   }
 
   // The shared memory of a block, of either pass.
@@ -260,6 +274,7 @@ struct LinearAttentions {
     return chunk_count(shape) * shape.key_dim * shape.value_dim;
   }
 
+  // Queries or keys with values or their gradients.
   static void sum_chunks(const LinearAttention& shape, const HeadsIn& a, const HeadsIn& b,
                          float* sums, float* state, bool backwards) {
     Launcher::blocks(chunk_count(shape), kTileThreads, ChunkSums::shared_floats(a.dim, b.dim),

@@ -1,6 +1,7 @@
 // The table of a GPU's kernels, made for a launcher: the one that starts them on the GPU
 // (ops/cuda/launcher.cuh), or the one that emulates it for tests. A launcher has
 //   elements(count, body)                       body(i), a thread each
+//   maps(count, body)                           body.put(i, body.make(i)), a thread several
 //   rows(count, body)                           body(group, i), a warp each
 //   blocks(count, threads, body)                body(group, i), a block of threads each
 //   blocks(count, threads, floats, body)        body(group, i, shared memory)
@@ -37,8 +38,8 @@ template <typename Launcher>
           .accumulate = Elementwise<Launcher>::accumulate,
           .dropout = Elementwise<Launcher>::dropout,
           .dropout_mask = Elementwise<Launcher>::dropout_mask,
-          .lrpe = Lrpe<Launcher>::lrpe,
-          .lrpe_backward = Lrpe<Launcher>::lrpe_backward,
+          .lrpe = LrpeAlone<Launcher>::forward,
+          .lrpe_backward = LrpeAlone<Launcher>::backward,
           .linear_attention = LinearAttentions<Launcher>::forward,
           .linear_attention_backward = LinearAttentions<Launcher>::backward,
           .block_attention = BlockAttentions<Launcher>::forward,
