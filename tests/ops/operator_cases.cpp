@@ -13,6 +13,8 @@
 #include "ops/causal_linear_attention.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/encoding.h"
+#include "ops/joint.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/lrpe.h"
@@ -300,6 +302,53 @@ void add_block_attention(Cases& cases) {
   }
 }
 
+// Parts of one projection, and an encoding of queries and keys on the way.
+void add_encoded_attentions(Cases& cases) {
+  constexpr std::int64_t kTime = 100, kFirst = 3, kPeriod = 8;
+  const auto parts_of = [](const at::Tensor& x, const std::vector<at::Tensor>& parts) {
+    Tensors views;
+    for (const at::Tensor& part : parts) {
+      views.push_back(part.view({x.size(0), x.size(1), 2, 24}));
+    }
+    return views;
+  };
+  const auto encoding_of = [](const at::Tensor& theta, std::int64_t period) {
+    return Encoding{FeatureMap::elu1, theta, some_unit().to(theta.device()), kFirst, period};
+  };
+  const auto encoded = [](const at::Tensor& x, const at::Tensor& theta, std::int64_t period) {
+    return turned(phi(x, FeatureMap::elu1), theta, some_unit().to(at::kDouble), kFirst, period);
+  };
+  const Tensors joint{normal({3, kTime, 3 * 2 * 24}, 1)};
+  cases.push_back({"linear attention of encoded parts",
+                   joint,
+                   {some_theta()},
+                   [=](const Tensors& a, const Tensors& p, at::ScalarType) {
+                     const Tensors x = parts_of(a[0], ops::split(a[0], 3));
+                     return causal_linear_attention(x[0], x[1], x[2], encoding_of(p[0], 0));
+                   },
+                   [=](const Tensors& a, const Tensors& p) {
+                     const Tensors x = parts_of(a[0], at::chunk(a[0], 3, -1));
+                     return linear_attention(encoded(x[0], p[0], 0), encoded(x[1], p[0], 0), x[2]);
+                   }});
+  BlockAttentionOptions options;
+  options.block = kPeriod;
+  options.scale = 0.2;
+  cases.push_back({"block attention of encoded parts",
+                   joint,
+                   {some_theta()},
+                   [=](const Tensors& a, const Tensors& p, at::ScalarType) {
+                     const Tensors x = parts_of(a[0], ops::split(a[0], 3));
+                     BlockAttentionOptions own = options;
+                     own.encoding = encoding_of(p[0], kPeriod);
+                     return block_attention(x[0], x[1], x[2], own);
+                   },
+                   [=](const Tensors& a, const Tensors& p) {
+                     const Tensors x = parts_of(a[0], at::chunk(a[0], 3, -1));
+                     return attention_in_blocks(encoded(x[0], p[0], kPeriod),
+                                                encoded(x[1], p[0], kPeriod), x[2], options);
+                   }});
+}
+
 void add_cross_entropy(Cases& cases) {
   constexpr std::int64_t kTokens = 50, kWords = 1037;
   at::Tensor targets = at::arange(kTokens, at::kLong) * 31 % kWords;
@@ -365,6 +414,7 @@ Cases operator_cases() {
   add_lrpe(cases);
   add_linear_attention(cases);
   add_block_attention(cases);
+  add_encoded_attentions(cases);
   add_cross_entropy(cases);
   return cases;
 }
