@@ -132,7 +132,7 @@ kernels::Lrpe LrpeTable::view(const at::Tensor& unit) const {
 }
 
 bool lrpe_kernel_fits(const at::Tensor& x) {
-  return x.is_cpu() && kernel_type(x) && x.size(3) <= kernels::kWidestLrpe;
+  return kernel_type(x) && x.size(3) <= kernels::kWidestLrpe;
 }
 
 at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Tensor& reflect) {
