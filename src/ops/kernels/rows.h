@@ -104,26 +104,54 @@ inline void map_rows(Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
   }
 }
 
-template <Feature kind, typename X, typename Y>
+// A row as vectors: `whole` of them exactly, so that loops over them unroll, or, where that is 0,
+// as many as a row of dim takes.
+template <int whole>
+struct Vectors {
+  static constexpr bool exact = whole > 0;
+  F v[exact ? whole : kWidestLrpe / kLanes];
+
+  static std::int64_t count(std::int64_t dim) {
+    return exact ? whole : (dim + kLanes - 1) / kLanes;
+  }
+  // The elements from vector i on.
+  static std::int64_t rest(std::int64_t dim, std::int64_t i) {
+    return exact ? kLanes : dim - i * kLanes;
+  }
+};
+
+// Rows are worked on some at a time, step by step, so that a processor need not wait for the long
+// chain of operations that each is.
+inline constexpr std::int64_t kTogether = 4;
+
+template <int whole, Feature kind, typename X, typename Y>
 inline void turn_rows(const Lrpe& lrpe, Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
-  alignas(64) float feature[kWidestLrpe];
+  using Row = Vectors<whole>;
+  Row feature[kTogether];
+  float twice[kTogether];
   TableRow at(lrpe, s.time);
-  for (std::int64_t row = 0; row < s.count; ++row, at.next()) {
-    const X* x = from.row(row);
-    Y* y = to.row(row);
-    const float* rotation = lrpe.rotation + at.get() * s.dim;
-    F along{};
-    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
-      const F f = mapped<kind>(load(x + i, s.dim - i));
-      store(feature + i, f);
-      along += f * load(lrpe.unit + i, s.dim - i);
+  for (std::int64_t row = 0; row < s.count; row += kTogether) {
+    const std::int64_t rows = s.count - row < kTogether ? s.count - row : kTogether;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const X* x = from.row(row + r);
+      F along{};
+      for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
+        const std::int64_t n = Row::rest(s.dim, i);
+        const F f = mapped<kind>(load(x + i * kLanes, n));
+        feature[r].v[i] = f;
+        along += f * load(lrpe.unit + i * kLanes, n);
+      }
+      twice[r] = 2 * sum(along);
     }
-    const float twice = 2 * sum(along);
-    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
-      const std::int64_t n = s.dim - i;
-      const F z = (load(feature + i) - load(lrpe.unit + i, n) * twice) * scale;
-      const F turn = load(rotation + i, n);
-      store(y + i, z * cosines(turn) + quarter_turn(z) * sines(turn), n);
+    for (std::int64_t r = 0; r < rows; ++r, at.next()) {
+      Y* y = to.row(row + r);
+      const float* rotation = lrpe.rotation + at.get() * s.dim;
+      for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
+        const std::int64_t n = Row::rest(s.dim, i);
+        const F z = (feature[r].v[i] - load(lrpe.unit + i * kLanes, n) * twice[r]) * scale;
+        const F turn = load(rotation + i * kLanes, n);
+        store(y + i * kLanes, z * cosines(turn) + quarter_turn(z) * sines(turn), n);
+      }
     }
   }
 }
@@ -147,58 +175,79 @@ inline void map_rows_backward(Stretch s, Rows<const X> x, Rows<const G> gradient
 // Turned back, the gradient g meets the reflected input z: d(angle) = g_odd z_even - g_even z_odd,
 // and the angle is position * theta. Positions are counted from the first row's, so that their
 // products with d(angle) can be summed in single precision over one call's few rows.
-template <Feature kind, typename X, typename G, typename D>
+template <int whole, Feature kind, typename X, typename G, typename D>
 inline void turn_rows_backward(const Lrpe& lrpe, Stretch s, Rows<const X> x, Rows<const G> gradient,
                                float scale, Rows<D> d_x, double* d_theta) {
-  alignas(64) float feature[kWidestLrpe];
-  alignas(64) float turned[kWidestLrpe];
-  alignas(64) float sums[kWidestLrpe];
-  alignas(64) float moments[kWidestLrpe];
-  for (std::int64_t i = 0; i < s.dim; i += kLanes) {
-    store(sums + i, F{});
-    store(moments + i, F{});
+  using Row = Vectors<whole>;
+  Row feature[kTogether];
+  Row turned[kTogether];
+  float twice_feature[kTogether];
+  float twice_gradient[kTogether];
+  float offset[kTogether];
+  Row sums;
+  Row moments;
+  for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
+    sums.v[i] = moments.v[i] = F{};
   }
   TableRow at(lrpe, s.time);
   const double base = lrpe.position[at.get()];
-  for (std::int64_t row = 0; row < s.count; ++row, at.next()) {
-    const float* rotation = lrpe.rotation + at.get() * s.dim;
-    const auto offset = static_cast<float>(lrpe.position[at.get()] - base);
-    F along_feature{};
-    F along_gradient{};
-    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
-      const std::int64_t n = s.dim - i;
-      const F turn = load(rotation + i, n);
-      const F unit = load(lrpe.unit + i, n);
-      const F given = load(gradient.row(row) + i, n) * scale;
-      const F g = given * cosines(turn) - quarter_turn(given) * sines(turn);
-      const F f = mapped<kind>(load(x.row(row) + i, n));
-      store(turned + i, g);
-      store(feature + i, f);
-      along_gradient += g * unit;
-      along_feature += f * unit;
-    }
-    const float twice_gradient = 2 * sum(along_gradient);
-    const float twice_feature = 2 * sum(along_feature);
-    for (std::int64_t i = 0; i < s.dim; i += kLanes) {
-      const std::int64_t n = s.dim - i;
-      const F unit = load(lrpe.unit + i, n);
-      const F g = load(turned + i);
-      const F f = load(feature + i);
-      const F crossed = g * swap_pairs(f - unit * twice_feature);
-      store(sums + i, load(sums + i) + crossed);
-      store(moments + i, load(moments + i) + crossed * offset);
-      F d = g - unit * twice_gradient;
-      if constexpr (kind != Feature::none) {
-        d *= slope<kind>(load(x.row(row) + i, n), f);
+  for (std::int64_t row = 0; row < s.count; row += kTogether) {
+    const std::int64_t rows = s.count - row < kTogether ? s.count - row : kTogether;
+    for (std::int64_t r = 0; r < rows; ++r, at.next()) {
+      const float* rotation = lrpe.rotation + at.get() * s.dim;
+      offset[r] = static_cast<float>(lrpe.position[at.get()] - base);
+      F along_feature{};
+      F along_gradient{};
+      for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
+        const std::int64_t n = Row::rest(s.dim, i);
+        const F turn = load(rotation + i * kLanes, n);
+        const F unit = load(lrpe.unit + i * kLanes, n);
+        const F given = load(gradient.row(row + r) + i * kLanes, n) * scale;
+        const F g = given * cosines(turn) - quarter_turn(given) * sines(turn);
+        const F f = mapped<kind>(load(x.row(row + r) + i * kLanes, n));
+        turned[r].v[i] = g;
+        feature[r].v[i] = f;
+        along_gradient += g * unit;
+        along_feature += f * unit;
       }
-      store(d_x.row(row) + i, d, n);
+      twice_gradient[r] = 2 * sum(along_gradient);
+      twice_feature[r] = 2 * sum(along_feature);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
+        const std::int64_t n = Row::rest(s.dim, i);
+        const F unit = load(lrpe.unit + i * kLanes, n);
+        const F g = turned[r].v[i];
+        const F f = feature[r].v[i];
+        const F crossed = g * swap_pairs(f - unit * twice_feature[r]);
+        sums.v[i] += crossed;
+        moments.v[i] += crossed * offset[r];
+        F d = g - unit * twice_gradient[r];
+        if constexpr (kind != Feature::none) {
+          d *= slope<kind>(load(x.row(row + r) + i * kLanes, n), f);
+        }
+        store(d_x.row(row + r) + i * kLanes, d, n);
+      }
     }
   }
-  const auto difference = [](const float* pair) {
-    return static_cast<double>(pair[1]) - static_cast<double>(pair[0]);
-  };
   for (std::int64_t i = 0; i < s.dim / 2; ++i) {
-    d_theta[i] += base * difference(sums + 2 * i) + difference(moments + 2 * i);
+    const auto difference = [i](const Row& of) {
+      const F& pairs = of.v[2 * i / kLanes];
+      const std::int64_t even = 2 * i % kLanes;
+      return static_cast<double>(pairs[even + 1]) - static_cast<double>(pairs[even]);
+    };
+    d_theta[i] += base * difference(sums) + difference(moments);
+  }
+}
+
+// Calls body<whole>() for rows of this width.
+template <typename Body>
+inline void by_width(std::int64_t dim, Body body) {
+  constexpr int usual = 64 / kLanes;
+  if (dim == 64) {
+    body.template operator()<usual>();
+  } else {
+    body.template operator()<0>();
   }
 }
 
@@ -223,7 +272,7 @@ inline void encode(const Encoding& e, Stretch s, Rows<const X> from, float scale
     if (e.lrpe.rotation == nullptr) {
       map_rows<kind>(s, from, scale, to);
     } else {
-      turn_rows<kind>(e.lrpe, s, from, scale, to);
+      by_width(s.dim, [&]<int whole>() { turn_rows<whole, kind>(e.lrpe, s, from, scale, to); });
     }
   });
 }
@@ -236,7 +285,9 @@ inline void encode_backward(const Encoding& e, Stretch s, Rows<const X> x, Rows<
     if (e.lrpe.rotation == nullptr) {
       map_rows_backward<kind>(s, x, gradient, scale, d_x);
     } else {
-      turn_rows_backward<kind>(e.lrpe, s, x, gradient, scale, d_x, d_theta);
+      by_width(s.dim, [&]<int whole>() {
+        turn_rows_backward<whole, kind>(e.lrpe, s, x, gradient, scale, d_x, d_theta);
+      });
     }
   });
 }
