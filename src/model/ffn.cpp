@@ -14,7 +14,7 @@ class Glu : public Ffn {
                               std::make_shared<Linear>(width, dim, LinearStart{}, device))) {}
 
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType compute) const override {
-    return down_->forward(ops::gated(gate_up_.forward(x, compute), activation_), compute);
+    return down_->forward_gated(gate_up_.forward(x, compute), activation_, compute);
   }
 
  private:

@@ -29,6 +29,11 @@ at::Tensor Linear::forward(const at::Tensor& x, at::ScalarType compute) const {
   return ops::linear(x, weight_operand_, bias_operand_, compute);
 }
 
+at::Tensor Linear::forward_gated(const at::Tensor& gate_up, Activation activation,
+                                 at::ScalarType compute) const {
+  return ops::gated_linear(gate_up, activation, weight_operand_, bias_operand_, compute);
+}
+
 LinearGroup::LinearGroup(torch::nn::Module& owner, std::int64_t in, const std::vector<Part>& parts,
                          at::Device device) {
   std::int64_t out = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "model/initializer.h"
 #include "ops/weight.h"
 
@@ -29,6 +30,9 @@ class Linear : public torch::nn::Module, public Initializable {
 
   // x: [.., in] -> [.., out] in the type `compute`.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType compute) const;
+  // The same of act(gate) * up; gate_up: [.., 2 * in], side by side.
+  [[nodiscard]] at::Tensor forward_gated(const at::Tensor& gate_up, Activation activation,
+                                         at::ScalarType compute) const;
   void initialize(const Initializer& initializer, const std::string& prefix) override;
 
   [[nodiscard]] const at::Tensor& weight() const { return weight_; }

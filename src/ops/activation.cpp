@@ -67,29 +67,6 @@ at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation) {
   return y;
 }
 
-at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,
-                          Activation activation) {
-  const std::int64_t width = gate_up.size(-1) / 2;
-  const auto kind = gate_kernel(gate_up, activation);
-  if (!kind) {
-    const std::vector<at::Tensor> halves = gate_up.to(at::kFloat).chunk(2, -1);
-    const at::Tensor g = gradient.to(at::kFloat);
-    return at::cat({activate_backward(g * halves[1], halves[0], activation),
-                    g * activate(halves[0], activation)},
-                   -1)
-        .to(gate_up.scalar_type());
-  }
-  const at::Tensor x = gate_up.contiguous();
-  const at::Tensor g = dense_like(gradient, x);
-  const at::Tensor d_x = empty_dense(x);
-  launch(x, row_count(x), row_grain(width),
-         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
-           k.gated_backward(*kind, in(x, first * 2 * width), in(g, first * width),
-                            out(d_x, first * 2 * width), last - first, width);
-         });
-  return d_x;
-}
-
 struct Gated : torch::autograd::Function<Gated> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up,
                             std::int64_t activation) {
@@ -171,6 +148,29 @@ at::Tensor gated(const at::Tensor& gate_up, Activation activation) {
 
 at::Tensor feature_map(const at::Tensor& x, FeatureMap map) {
   return Feature::apply(x, map == FeatureMap::elu1);
+}
+
+at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,
+                          Activation activation) {
+  const std::int64_t width = gate_up.size(-1) / 2;
+  const auto kind = gate_kernel(gate_up, activation);
+  if (!kind) {
+    const std::vector<at::Tensor> halves = gate_up.to(at::kFloat).chunk(2, -1);
+    const at::Tensor g = gradient.to(at::kFloat);
+    return at::cat({activate_backward(g * halves[1], halves[0], activation),
+                    g * activate(halves[0], activation)},
+                   -1)
+        .to(gate_up.scalar_type());
+  }
+  const at::Tensor x = gate_up.contiguous();
+  const at::Tensor g = dense_like(gradient, x);
+  const at::Tensor d_x = empty_dense(x);
+  launch(x, row_count(x), row_grain(width),
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.gated_backward(*kind, in(x, first * 2 * width), in(g, first * width),
+                            out(d_x, first * 2 * width), last - first, width);
+         });
+  return d_x;
 }
 
 }  // namespace transnormer::ops

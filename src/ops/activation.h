@@ -13,6 +13,10 @@ namespace transnormer::ops {
 // [.., width] in the same type, computed in fp32.
 [[nodiscard]] at::Tensor gated(const at::Tensor& gate_up, Activation activation);
 
+// The gradient of gate_up, from that of gated(gate_up).
+[[nodiscard]] at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,
+                                        Activation activation);
+
 // phi of linear attention: elu(x) + 1 or elu(x).
 [[nodiscard]] at::Tensor feature_map(const at::Tensor& x, FeatureMap map);
 

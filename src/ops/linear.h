@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "config/config.h"
 #include "ops/weight.h"
 
 namespace transnormer::ops {
@@ -12,5 +13,11 @@ namespace transnormer::ops {
 // are added in fp32 to what they have (see Weight::gathers_gradient).
 [[nodiscard]] at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias,
                                 at::ScalarType compute);
+
+// linear(gated(gate_up, activation), ..), keeping gate_up only: what the gate lets through is made
+// again in the backward pass. gate_up: [.., 2 * in], gate and up side by side.
+[[nodiscard]] at::Tensor gated_linear(const at::Tensor& gate_up, Activation activation,
+                                      const Weight& weight, const Weight& bias,
+                                      at::ScalarType compute);
 
 }  // namespace transnormer::ops

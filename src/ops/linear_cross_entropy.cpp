@@ -17,12 +17,20 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Tokens a slice: as many as the budget holds, the slices being about equal.
-std::int64_t slice_rows(std::int64_t tokens, std::int64_t words, std::int64_t element_bytes,
-                        std::int64_t budget) {
+// On a CPU a product of 256 rows is about as fast as one of more, one of 342 a third slower; beyond
+// 1,024 the slice leaves the caches for nothing.
+constexpr std::int64_t kSliceStep = 256;
+constexpr std::int64_t kMostSteps = 4;
+
+// Tokens a slice, within the budget.
+std::int64_t slice_rows(std::int64_t words, std::int64_t element_bytes, std::int64_t budget,
+                        bool cpu) {
   const std::int64_t most = std::max<std::int64_t>(budget / (words * element_bytes), 1);
-  const std::int64_t slices = std::max<std::int64_t>((tokens + most - 1) / most, 1);
-  return std::max<std::int64_t>((tokens + slices - 1) / slices, 1);
+  const std::int64_t steps = most / kSliceStep;
+  if (!cpu || steps == 0) {
+    return most;
+  }
+  return std::min(steps, kMostSteps) * kSliceStep;
 }
 
 // Writes -log p(target) of a slice to `losses` and, where wanted, puts scale * d(loss)/d(logits)
@@ -70,8 +78,10 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
     result.d_hidden = at::empty(input.sizes(), input.options());
   }
   const bool with_gradient = with_d_hidden || d_weight.defined();
-  const std::int64_t rows = slice_rows(
-      tokens, words, static_cast<std::int64_t>(input.element_size()), options.memory_bytes);
+  const std::int64_t rows =
+      std::min(std::max<std::int64_t>(tokens, 1),
+               slice_rows(words, static_cast<std::int64_t>(input.element_size()),
+                          options.memory_bytes, input.is_cpu()));
   const at::Tensor buffer = at::empty({rows, words}, input.options());
   for (std::int64_t first = 0; first < tokens; first += rows) {
     const std::int64_t last = std::min(first + rows, tokens);

@@ -24,12 +24,17 @@ at::Tensor Weight::operand(at::ScalarType compute) const {
     return state.value.detach();
   }
   const auto version = static_cast<std::int64_t>(state.value._version());
-  const bool current = state.copy.defined() && state.version == version &&
-                       state.copy.scalar_type() ==
-                           (half_by_float(state.value.device(), compute) ? at::kFloat : compute);
-  if (!current) {
+  if (state.copy_type != compute) {
+    state.copy = at::Tensor();
+  }
+  if (!state.copy.defined() || state.version != version) {
     const at::NoGradGuard no_gradients;
-    state.copy = product_operand(state.value, compute);
+    if (state.copy.defined() && state.copy.scalar_type() == compute) {
+      state.copy.copy_(state.value);  // in its place: two copies of a large table are too many
+    } else {
+      state.copy = product_operand(state.value, compute);
+    }
+    state.copy_type = compute;
     state.version = version;
   }
   return state.copy;

@@ -41,7 +41,8 @@ class Weight {
     at::Tensor value;
     std::vector<at::Tensor> parts;  // empty where value is the parameter itself
     at::Tensor copy;
-    std::int64_t version = -1;  // of the value that was copied
+    at::ScalarType copy_type = at::kFloat;  // of the products that the copy is for
+    std::int64_t version = -1;              // of the value that was copied
   };
   c10::intrusive_ptr<State> state_;
 };

@@ -47,8 +47,10 @@ std::int64_t peak_memory_bytes() {
 }
 
 void keep_freed_memory() {
-  constexpr int kStep = 64 << 20;  // bytes that the heap grows by
-  ::mallopt(M_MMAP_MAX, 0);
+  // What is larger comes and goes whole: kept among small pieces it would leave holes.
+  constexpr int kLargest = 32 << 20;
+  constexpr int kStep = 64 << 20;  // that the heap grows by
+  ::mallopt(M_MMAP_THRESHOLD, kLargest);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   ::mallopt(M_TOP_PAD, kStep);
 }

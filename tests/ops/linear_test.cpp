@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ops/activation.h"
 #include "ops/reference.h"
 
 namespace transnormer::ops {
@@ -77,6 +78,23 @@ TEST(Linear, AddsToTheGradientsThatParametersHaveAndHandsOthersOn) {
     torch::autograd::backward({linear(x, base * 1, base_bias * 1, compute)}, {g.to(compute)});
     EXPECT_LT(distance(base.grad(), expected.d_weight), tolerance);
     EXPECT_LT(distance(base_bias.grad(), expected.d_bias), tolerance);
+  }
+}
+
+TEST_P(LinearIn, BehindAGateIsTheSameAsBothInTurn) {
+  const at::ScalarType compute = GetParam().first;
+  const at::Tensor gate_up = normal({2, 9, 66}, 1).to(compute), g = normal({2, 9, 17}, 4);
+  for (const auto gate : {Activation::silu, Activation::gelu}) {
+    const at::Tensor x = leaf(gate_up), weight = leaf(normal({17, 33}, 2)),
+                     bias = leaf(normal({17}, 3));
+    const at::Tensor x2 = leaf(gate_up), weight2 = leaf(weight), bias2 = leaf(bias);
+    const at::Tensor y = gated_linear(x, gate, weight, bias, compute);
+    const at::Tensor expected = linear(gated(x2, gate), weight2, bias2, compute);
+    EXPECT_TRUE(at::equal(y, expected));
+    torch::autograd::backward({y, expected}, {g.to(compute), g.to(compute)});
+    EXPECT_TRUE(at::equal(x.grad(), x2.grad()));
+    EXPECT_TRUE(at::equal(weight.grad(), weight2.grad()));
+    EXPECT_TRUE(at::equal(bias.grad(), bias2.grad()));
   }
 }
 
