@@ -60,14 +60,15 @@ MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
   const auto width = static_cast<double>(config.resolved_ffn_dim());
   const auto element = static_cast<double>(c10::elementSize(pass.compute));
   const auto tokens = static_cast<double>(pass.sequences) * static_cast<double>(pass.length);
-  // Per token: the residual stream before both parts; normed inputs, q, k, v before and after their
-  // maps, the attention's sums and their norm; what the feed-forward products take in and give out.
+  // Per token: the residual stream before both parts; the normed inputs, q, k, v, the attention's
+  // sums and their norm; what the feed-forward products give out before the last one.
   const double stream = 2 * 4 * dim;
-  const double attention = element * 9 * dim;
-  const double ffn = element * (dim + (config.ffn == FfnKind::glu ? 3 : 2) * width);
+  const double attention = element * 6 * dim;
+  const double ffn = element * (dim + 2 * width);
   const double layer = stream + attention + ffn;
   const auto layers = static_cast<double>(config.layers);
-  return {.weights = 4 * parameters,
+  const double copies = pass.compute == at::kFloat ? 0 : element;  // of the weights, for products
+  return {.weights = (4 + copies) * parameters,
           .gradients = 4 * parameters,
           .optimizer = 8 * parameters,
           .activations =

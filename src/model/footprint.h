@@ -16,7 +16,7 @@ namespace transnormer {
 
 // Bytes of training. Activations are what the backward pass keeps of one micro-batch, to some 30 %.
 struct MemoryEstimate {
-  double weights = 0;
+  double weights = 0;  // with their copies in half precision
   double gradients = 0;
   double optimizer = 0;  // two moments
   double activations = 0;
