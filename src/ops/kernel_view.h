@@ -10,8 +10,15 @@ namespace transnormer::ops {
 
 inline constexpr std::int64_t kGrain = 16384;  // elements that are worth a thread
 
+// Whether TRANSNORMER_OPERATORS=plain in the environment wants LibTorch's own operations in place
+// of kernels of ours: slower, to compare with. Read once.
+[[nodiscard]] bool plain_operators();
+
 // Whether kernels of ours work on elements of this type on this device. Half is for GPUs only.
 [[nodiscard]] inline bool kernel_type(const at::Device& device, at::ScalarType type) {
+  if (plain_operators()) {
+    return false;
+  }
   if (type == at::kFloat || type == at::kBFloat16) {
     return device.is_cpu() || (device.is_cuda() && cuda_library() != nullptr);
   }

@@ -98,6 +98,29 @@ TEST_F(TrainProcess, KilledAndResumedItEndsWithTheSameBitsAndMetrics) {
   EXPECT_EQ(lines_of_kind("killed", "valid").size(), lines_of_kind("whole", "valid").size());
 }
 
+// The loss of the step that a line tells of.
+double loss_of(const std::string& line) {
+  const std::string key = "\"loss\":";
+  return std::stod(line.substr(line.find(key) + key.size()));
+}
+
+TEST_F(TrainProcess, KernelsAndPlainOperatorsLearnAlike) {
+  const Arguments long_run{"train.steps=200", "log.every=1", "validation.every=0",
+                           "log.grad_stats_every=0", "checkpoint.every=0"};
+  ASSERT_EQ(run_program(train("fast", long_run), here()).status, 0);
+  ::setenv("TRANSNORMER_OPERATORS", "plain", 1);
+  const auto plain = run_program(train("plain", long_run), here());
+  ::unsetenv("TRANSNORMER_OPERATORS");
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  const std::vector<std::string> fast_lines = lines_of_kind("fast", "train");
+  const std::vector<std::string> plain_lines = lines_of_kind("plain", "train");
+  ASSERT_EQ(fast_lines.size(), 200U);
+  ASSERT_EQ(plain_lines.size(), 200U);
+  EXPECT_NEAR(loss_of(fast_lines.front()), loss_of(plain_lines.front()), 1e-5);
+  EXPECT_NEAR(loss_of(fast_lines.back()), loss_of(plain_lines.back()), 1e-2);
+  EXPECT_NE(loss_of(fast_lines.back()), loss_of(plain_lines.back()));  // two ways indeed
+}
+
 TEST_F(TrainProcess, SavesOnSigusr1AndGoesOnAndStopsOnSigintAfterSaving) {
   const Arguments sets{"checkpoint.every=0", "validation.every=0", "log.tensorboard=false"};
   const auto until = [&sets](const std::string& steps) {
