@@ -100,7 +100,7 @@ BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options)
 
 double measure_product_gflops(at::ScalarType compute, at::Device device) {
   const at::NoGradGuard no_grad;
-  // A CPU multiplies halves in single precision (ops/linear.h).
+  // A CPU multiplies halves in single precision (ops/compute_type.h).
   const at::ScalarType type = device.is_cpu() && compute == at::kHalf ? at::kFloat : compute;
   const std::int64_t side = device.is_cpu() ? 2048 : 8192;
   const at::Tensor a = at::rand({side, side}, at::dtype(type).device(device));

@@ -177,10 +177,9 @@ std::string to_csv(const nlohmann::ordered_json& rows) {
   return csv;
 }
 
-void print_head(const BenchPlan& plan, double peak_gflops) {
+void print_head(const BenchPlan& plan) {
   std::cout << to_string(plan.options.mode) << " in " << plan.precision << ", best of "
-            << plan.options.repeats << "; plain products reach " << format_fixed(peak_gflops, 0)
-            << " GFLOP/s here\n";
+            << plan.options.repeats << "; share of what plain products reach before or after it\n";
   std::printf("%-14s %9s %6s %12s %12s %12s %10s %6s\n", "attention", "length", "batch", "tokens/s",
               "median", "peak memory", "GFLOP/s", "share");
 }
@@ -207,16 +206,17 @@ ExitStatus run_bench_command(const BenchRequest& request) {
   const auto measure_peak = [&] {
     return measure_product_gflops(plan.options.compute, plan.options.device);
   };
-  double peak_gflops = measure_peak();
+  double peak_before = measure_peak();
   if (!request.json) {
-    print_head(plan, peak_gflops);
+    print_head(plan);
   }
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const BenchCase& bench_case : plan.cases) {
     BenchRow row{bench_case, run_bench(bench_case, plan.options), 0};
-    // Before and after: on a shared machine one of the two may come at a bad moment.
-    peak_gflops = std::max(peak_gflops, measure_peak());
-    row.peak_share = row.figures.gflops / peak_gflops;
+    // On a shared machine one of the two may come at a bad moment.
+    const double peak_after = measure_peak();
+    row.peak_share = row.figures.gflops / std::max(peak_before, peak_after);
+    peak_before = peak_after;
     rows.push_back(to_json(row, plan));
     if (!request.json) {
       print_row(row);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <array>
@@ -61,6 +62,7 @@ void fill(const at::Tensor& tensor, std::uint64_t seed, const std::string& name,
   if (!host.is_alias_of(tensor)) {
     tensor.detach().copy_(host);
   }
+  torch::autograd::impl::bump_version(tensor);  // writing through a pointer does not
 }
 
 }  // namespace

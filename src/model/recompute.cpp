@@ -15,7 +15,8 @@ using Piece = std::function<at::Tensor(const at::Tensor&)>;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// The parameters are inputs as x is, so that their gradients come back through this node.
+// The parameters are inputs as x is, so that the operators inside know that their gradients are
+// wanted; those that the operators do not gather themselves come back through this node.
 class RecomputeNode : public torch::autograd::Node {
  public:
   RecomputeNode(const at::Tensor& x, std::vector<at::Tensor> parameters, Piece piece)

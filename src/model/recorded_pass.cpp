@@ -19,8 +19,11 @@ RecordingPlan::Step RecordingPlan::next(const PassKind& kind, std::int64_t updat
     recorded_ = kind;
     return Step::record;
   }
-  seen_ = kind;
-  seen_update_ = update;
+  // The first kind of an update counts: its last micro-batch may be smaller.
+  if (!seen_ || seen_update_ != update) {
+    seen_ = kind;
+    seen_update_ = update;
+  }
   return Step::run;
 }
 

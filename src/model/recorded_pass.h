@@ -35,7 +35,7 @@ class RecordingPlan {
 
  private:
   std::optional<PassKind> recorded_;
-  std::optional<PassKind> seen_;  // last, without a replay since
+  std::optional<PassKind> seen_;  // first of its update, without a replay since
   std::int64_t seen_update_ = 0;
 };
 
@@ -46,7 +46,8 @@ class RecordedPass {
   using Pass = std::function<at::Tensor(const at::Tensor& inputs, const at::Tensor& targets,
                                         const ForwardContext& context, double scale)>;
 
-  // `parameters`: all that the pass reads. They and their gradients must stay where they are.
+  // `parameters`: all that the pass reads. They, their gradients and their copies in the type of
+  // the products (ops::Weight) must stay where they are: no pass in another type may come between.
   RecordedPass(std::vector<at::Tensor> parameters, Pass pass);
   // The training_pass of a model, which must outlive this.
   explicit RecordedPass(TransNormer& model);

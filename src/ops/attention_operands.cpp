@@ -19,13 +19,12 @@ std::optional<std::int64_t> row_stride(const at::Tensor& x) {
   if ((dim > 1 && x.stride(3) != 1) || (heads > 1 && x.stride(2) != dim)) {
     return std::nullopt;
   }
-  if (time == 1) {
-    return batch > 1 ? x.stride(0) : heads * dim;
+  if (time == 1 && batch == 1) {
+    return heads * dim;
   }
-  if (batch > 1 && x.stride(0) != time * x.stride(1)) {
-    return std::nullopt;
-  }
-  return x.stride(1);
+  const std::int64_t stride = time == 1 ? x.stride(0) : x.stride(1);
+  const bool even = time == 1 || batch == 1 || x.stride(0) == time * stride;
+  return even && stride >= heads * dim ? std::optional(stride) : std::nullopt;
 }
 
 at::Tensor readable(const at::Tensor& x, at::ScalarType type) {

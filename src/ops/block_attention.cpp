@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
+#include <utility>
 
 #include "ops/attention_operands.h"
 #include "ops/block_attention_tensor.h"

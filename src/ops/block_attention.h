@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
-
 #include "config/config.h"
 #include "ops/dropout.h"
 #include "ops/encoding.h"
@@ -22,8 +20,8 @@ struct BlockAttentionOptions {
 
 // q, k, v: [batch, time, heads, head_dim], any time >= 1. Token t sees tokens s <= t of its own
 // block. Result like q. Scores, softmax and sums in fp32, on every device by fp32 products, except
-// where the library's own attention serves (block 0, softmax, no dropout). Keeps q, k, v (and
-// the table of rotations) only, for block > 0.
+// where the library's own attention serves (block 0, softmax, no dropout). The kernels
+// (block 1 to 256) keep q, k, v and the table of rotations only.
 [[nodiscard]] at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k,
                                          const at::Tensor& v, const BlockAttentionOptions& options);
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/attention_operands.h"
 #include "ops/causal_linear_attention_tensor.h"

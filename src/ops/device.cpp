@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "ops/cuda_library.h"
+#include "ops/kernel_view.h"
 #include "util/error.h"
 
 namespace transnormer::ops {
@@ -62,6 +63,7 @@ at::Device select_device(DeviceChoice choice) {
 }
 
 void configure_threads(std::int64_t threads, bool deterministic) {
+  (void)plain_operators();  // a wrong value is told now and not in the middle of the work
   const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
   at::set_num_threads(static_cast<int>(threads > 0 ? threads : std::max<std::int64_t>(cores, 1)));
 

@@ -1,14 +1,21 @@
 #include "ops/kernel_view.h"
 
 #include <cstdlib>
-#include <string_view>
+#include <string>
+
+#include "util/error.h"
 
 namespace transnormer::ops {
 
 bool plain_operators() {
   static const bool plain = [] {
-    const char* wanted = std::getenv("TRANSNORMER_OPERATORS");
-    return wanted != nullptr && std::string_view(wanted) == "plain";
+    const char* value = std::getenv("TRANSNORMER_OPERATORS");
+    const std::string wanted = value == nullptr ? "" : value;
+    if (!wanted.empty() && wanted != "plain") {
+      throw UserError("TRANSNORMER_OPERATORS: expected \"plain\" or nothing, got \"" + wanted +
+                      "\"");
+    }
+    return wanted == "plain";
   }();
   return plain;
 }

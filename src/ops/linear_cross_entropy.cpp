@@ -21,10 +21,14 @@ using torch::autograd::variable_list;
 // 1,024 the slice leaves the caches for nothing.
 constexpr std::int64_t kSliceStep = 256;
 constexpr std::int64_t kMostSteps = 4;
+constexpr std::int64_t kSliceBytes = 160LL << 20;
+// A GPU has more memory and wants larger products.
+constexpr std::int64_t kSliceBytesOnGpu = 2LL << 30;
 
 // Tokens a slice, within the budget.
-std::int64_t slice_rows(std::int64_t words, std::int64_t element_bytes, std::int64_t budget,
+std::int64_t slice_rows(std::int64_t words, std::int64_t element_bytes, std::int64_t given,
                         bool cpu) {
+  const std::int64_t budget = given > 0 ? given : (cpu ? kSliceBytes : kSliceBytesOnGpu);
   const std::int64_t most = std::max<std::int64_t>(budget / (words * element_bytes), 1);
   const std::int64_t steps = most / kSliceStep;
   if (!cpu || steps == 0) {

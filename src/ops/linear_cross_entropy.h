@@ -13,8 +13,8 @@ namespace transnormer::ops {
 struct LinearCrossEntropyOptions {
   at::ScalarType compute = at::kFloat;  // type of the products
   double scale = 1;                     // multiplies the summed loss and its gradients
-  // For a slice of logits, at most.
-  std::int64_t memory_bytes = 160LL << 20;
+  // For a slice of logits, at most; 0: what suits the device.
+  std::int64_t memory_bytes = 0;
 };
 
 struct CrossEntropy {

@@ -61,6 +61,7 @@ at::Tensor Weight::gradient() const {
     const at::Tensor joint = at::zeros_like(value);
     std::int64_t first = 0;
     for (const at::Tensor& part : state_->parts) {
+      TORCH_CHECK(!part.grad().defined(), "Weight: some of its parts have a gradient, not all");
       part.mutable_grad() = joint.narrow(0, first, part.size(0));
       first += part.size(0);
     }

@@ -31,9 +31,8 @@ class AdamW {
 
   // "NAME.exp_avg" and "NAME.exp_avg_sq", in the parameters' order; loading copies into them.
   [[nodiscard]] std::vector<NamedTensor> named_state() const;
-  [[nodiscard]] std::int64_t updates() const {
-    return updates_;
-  }  // applied so far (bias correction)
+  // Applied so far (for the bias correction).
+  [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
 
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }

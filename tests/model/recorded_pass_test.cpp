@@ -33,6 +33,16 @@ TEST(RecordingPlan, LeavesItsRecordingForNoUpdateThatComesOnceAnEpoch) {
   }
 }
 
+TEST(RecordingPlan, RecordsTheFirstKindOfUpdatesWhoseLastMicroBatchIsSmaller) {
+  RecordingPlan plan;
+  for (std::int64_t update = 0; update < 4; ++update) {
+    const Step first = update == 0 ? Step::run : update == 1 ? Step::record : Step::replay;
+    EXPECT_EQ(plan.next(kind_of(1), update), first);
+    EXPECT_EQ(plan.next(kind_of(1), update), update == 0 ? Step::run : Step::replay);
+    EXPECT_EQ(plan.next(kind_of(2), update), Step::run);  // the rest
+  }
+}
+
 TEST(RecordingPlan, GoesOverToAKindThatStays) {
   RecordingPlan plan;
   (void)plan.next(kind_of(1), 0);

@@ -121,6 +121,14 @@ TEST_F(TrainProcess, KernelsAndPlainOperatorsLearnAlike) {
   EXPECT_NE(loss_of(fast_lines.back()), loss_of(plain_lines.back()));  // two ways indeed
 }
 
+TEST_F(TrainProcess, RefusesOperatorsThatThereAreNot) {
+  ::setenv("TRANSNORMER_OPERATORS", "plane", 1);
+  const auto refused = run_program(train("run", {}), here());
+  ::unsetenv("TRANSNORMER_OPERATORS");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("TRANSNORMER_OPERATORS: expected \"plain\" or nothing"));
+}
+
 TEST_F(TrainProcess, SavesOnSigusr1AndGoesOnAndStopsOnSigintAfterSaving) {
   const Arguments sets{"checkpoint.every=0", "validation.every=0", "log.tensorboard=false"};
   const auto until = [&sets](const std::string& steps) {

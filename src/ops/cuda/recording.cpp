@@ -28,7 +28,8 @@ void* record(void (*body)(void*), void* argument) {
   c10::cuda::device_synchronize();
   c10::cuda::CUDACachingAllocator::emptyCache();
   const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream();
-  const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool();
+  // One stream for all recordings: cuBLAS keeps a workspace for every stream that it has seen.
+  static const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool();
   wait_for(own, caller);
   {
     const c10::cuda::CUDAStreamGuard guard(own);

@@ -174,13 +174,22 @@ void srms_norm(In x, Out y, std::int64_t rows, std::int64_t dim, float eps) {
 void add_column_sums(In x, float* sums, std::int64_t rows, std::int64_t columns, std::int64_t first,
                      std::int64_t last) {
   constexpr int vectors = 4;  // of columns at once, so that whole cache lines are read
+  constexpr std::int64_t group_rows =
+      64;  // summed by themselves, so that long sums keep their bits
   by_type(x.type, [&](auto* t) {
     const auto* from = as(x, t);
     for (std::int64_t i = first; i < last; i += vectors * kLanes) {
       F total[vectors] = {};
-      for (std::int64_t row = 0; row < rows; ++row) {
-        for (int v = 0; v < vectors && i + v * kLanes < last; ++v) {
-          total[v] += load(from + row * columns + i + v * kLanes, last - i - v * kLanes);
+      for (std::int64_t group = 0; group < rows; group += group_rows) {
+        const std::int64_t end = group + group_rows < rows ? group + group_rows : rows;
+        F part[vectors] = {};
+        for (std::int64_t row = group; row < end; ++row) {
+          for (int v = 0; v < vectors && i + v * kLanes < last; ++v) {
+            part[v] += load(from + row * columns + i + v * kLanes, last - i - v * kLanes);
+          }
+        }
+        for (int v = 0; v < vectors; ++v) {
+          total[v] += part[v];
         }
       }
       for (int v = 0; v < vectors && i + v * kLanes < last; ++v) {

@@ -1,7 +1,9 @@
-// The CPU's own loops. Each is compiled once for every instruction set (see ops/CMakeLists.txt) and
-// chosen at run time, so that one binary serves every x86-64 processor. Single-threaded: callers
-// share the work out. No LibTorch here, and nothing inline from the standard library, which could
-// otherwise leak instructions of one set into code that all processors run.
+// What kernels there are, and the CPU's tables of them; the GPU's is in ops/cuda/. The CPU's are
+// compiled once for every instruction set (see ops/CMakeLists.txt) and chosen at run time, so that
+// one binary serves every x86-64 processor; they are single-threaded, callers share the work out. A
+// GPU's kernel is given all of it in one call. No LibTorch here, and nothing inline from the
+// standard library, which could otherwise leak instructions of one set into code that all
+// processors run.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +13,7 @@ namespace transnormer::ops::kernels {
 // What a tensor's elements are. Half precision is for a GPU's kernels only.
 enum class Element : std::uint8_t { f32, bf16, f16 };
 
-// All tensors are dense and row-major.
+// All tensors are row-major, and dense unless their rows' strides are named beside them.
 struct In {
   const void* data;
   Element type;
