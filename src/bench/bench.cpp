@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/workload.h"
+#include "ops/compute_type.h"
 #include "util/memory.h"
 
 namespace transnormer {
@@ -100,8 +101,7 @@ BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options)
 
 double measure_product_gflops(at::ScalarType compute, at::Device device) {
   const at::NoGradGuard no_grad;
-  // A CPU multiplies halves in single precision (ops/compute_type.h).
-  const at::ScalarType type = device.is_cpu() && compute == at::kHalf ? at::kFloat : compute;
+  const at::ScalarType type = ops::half_by_float(device, compute) ? at::kFloat : compute;
   const std::int64_t side = device.is_cpu() ? 2048 : 8192;
   const at::Tensor a = at::rand({side, side}, at::dtype(type).device(device));
   const at::Tensor b = at::rand({side, side}, at::dtype(type).device(device));

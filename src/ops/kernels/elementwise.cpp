@@ -1,5 +1,6 @@
 // Element-wise maps and the norm of rows: one pass over memory each.
 #include "ops/kernels/functions.h"
+#include "ops/kernels/rms.h"
 #include "ops/kernels/simd.h"
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
@@ -81,10 +82,6 @@ RowSums row_sums(const X* x, const Y* y, std::int64_t dim) {
   return {sum(squares[0] + squares[1]), sum(products[0] + products[1])};
 }
 
-float inverse_rms(float squares, std::int64_t dim, float eps) {
-  return 1.F / __builtin_sqrtf(squares / static_cast<float>(dim) + eps);
-}
-
 template <typename X, typename Y>
 void srms_of(const X* x, Y* y, std::int64_t rows, std::int64_t dim, float eps) {
   for (std::int64_t row = 0; row < rows; ++row, x += dim, y += dim) {
@@ -100,11 +97,10 @@ void srms_backward_of(const X* x, const Y* d_y, X* d_x, std::int64_t rows, std::
                       float eps) {
   for (std::int64_t row = 0; row < rows; ++row, x += dim, d_y += dim, d_x += dim) {
     const RowSums sums = row_sums(x, d_y, dim);
-    const float r = inverse_rms(sums.squares, dim, eps);
-    const float along = sums.products / static_cast<float>(dim) * r * r;
+    const NormSlope slope = norm_slope(sums.squares, sums.products, dim, eps);
     for (std::int64_t i = 0; i < dim; i += kLanes) {
       const std::int64_t n = dim - i;
-      store(d_x + i, (load(d_y + i, n) - load(x + i, n) * along) * r, n);
+      store(d_x + i, slope.through(load(d_y + i, n), load(x + i, n)), n);
     }
   }
 }

@@ -1,6 +1,7 @@
 // The residual stream's sum with what dropout leaves of a branch, and the norm of the sum.
 #include "ops/kernels/functions.h"
 #include "ops/kernels/philox.h"
+#include "ops/kernels/rms.h"
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 namespace {
@@ -25,10 +26,6 @@ F masked(F x, const float* mask, std::int64_t place, std::int64_t count) {
   return mask == nullptr ? x : x * load(mask + place, count);
 }
 
-float inverse_rms(float squares, const Residual& r) {
-  return 1.F / __builtin_sqrtf(squares / static_cast<float>(r.dim) + r.eps);
-}
-
 template <typename T>
 void forward(const Residual& r, const float* xs, const T* ys, float* sums, T* norms) {
   for (std::int64_t row = r.first; row < r.last; ++row) {
@@ -46,19 +43,13 @@ void forward(const Residual& r, const float* xs, const T* ys, float* sums, T* no
     });
     if (norms != nullptr) {
       T* normed = norms + row * r.dim;
-      const float scale = inverse_rms(sum(squares), r);
+      const float scale = inverse_rms(sum(squares), r.dim, r.eps);
       for (std::int64_t i = 0; i < r.dim; i += kLanes) {
         store(normed + i, load(to + i, r.dim - i) * scale, r.dim - i);
       }
     }
   }
 }
-
-// How the norm's gradient g reaches the sum s: (g - s * along) * scale.
-struct NormSlope {
-  float along;
-  float scale;
-};
 
 template <typename T>
 NormSlope slope_of(const Residual& r, const float* s, const T* g) {
@@ -69,8 +60,7 @@ NormSlope slope_of(const Residual& r, const float* s, const T* g) {
     squares += v * v;
     products += v * load(g + i, r.dim - i);
   }
-  const float scale = inverse_rms(sum(squares), r);
-  return {sum(products) / static_cast<float>(r.dim) * scale * scale, scale};
+  return norm_slope(sum(squares), sum(products), r.dim, r.eps);
 }
 
 template <bool normed, typename T>
@@ -85,8 +75,7 @@ void backward(const Residual& r, const float* sums, const float* d_sums, const T
     const auto gradient = [&](std::int64_t i, std::int64_t n) {
       const F along_stream = d_sums == nullptr ? F{} : load(d_sums + i, n);
       if constexpr (normed) {
-        return along_stream +
-               (load(d_norms + i, n) - load(sums + i, n) * slope.along) * slope.scale;
+        return along_stream + slope.through(load(d_norms + i, n), load(sums + i, n));
       } else {
         return along_stream;
       }
