@@ -9,6 +9,7 @@
 #include "checkpoint/layout.h"
 #include "log/console.h"
 #include "util/error.h"
+#include "util/file.h"
 
 namespace transnormer {
 namespace fs = std::filesystem;
@@ -35,7 +36,7 @@ FileLock lock_run(const fs::path& path) {
     throw UserError(path.string() + ": " + holder_of(file) +
                     " is writing this run; wait for it or choose another --run-dir");
   }
-  write_file(file, std::to_string(::getpid()) + '\n');
+  lock->note(std::to_string(::getpid()) + '\n');
   return std::move(*lock);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "util/file.h"
+#include "util/file_lock.h"
 
 namespace transnormer {
 

@@ -44,8 +44,8 @@ void require_replaceable(const std::string& option, const std::string& path,
   if (is_stream || !std::filesystem::is_regular_file(path, none)) {
     return;
   }
-  const MappedFile file(path);
-  if (file.size() > 0 && !is_of_kind(file.text())) {
+  const std::string content = read_file(path);
+  if (!content.empty() && !is_of_kind(content)) {
     throw UserError(option + ": " + path + " exists and is not " + kind +
                     ", so it is not replaced; name another file or remove it");
   }

@@ -24,6 +24,8 @@ int fail_with_exception() {
     return static_cast<int>(ExitStatus::user_fault);
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(ExitStatus::user_fault, error.path1().string() + ": " + error.code().message());
+  } catch (const StoppedError& error) {
+    return fail(error.status(), error.what());
   } catch (const DivergedError& error) {
     return fail(ExitStatus::diverged, error.what());
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "log/console.h"
+#include "util/file.h"
 
 namespace transnormer {
 

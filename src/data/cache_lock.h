@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "util/file.h"
+#include "util/file_lock.h"
 
 namespace transnormer {
 

@@ -21,4 +21,9 @@ std::string join_lines(const std::vector<std::string>& lines) {
 UserError::UserError(std::vector<std::string> faults)
     : std::runtime_error(join_lines(faults)), faults_(std::move(faults)) {}
 
+StoppedError::StoppedError(ExitStatus status)
+    : std::runtime_error(std::string("stopped by ") +
+                         (status == ExitStatus::interrupted ? "SIGINT" : "SIGTERM")),
+      status_(status) {}
+
 }  // namespace transnormer

@@ -37,6 +37,16 @@ class WriteError : public UserError {
   using UserError::UserError;
 };
 
+// A signal asked to stop where there is nothing to save. What was begun is undone on the way out.
+class StoppedError : public std::runtime_error {
+ public:
+  explicit StoppedError(ExitStatus status);
+  [[nodiscard]] ExitStatus status() const { return status_; }
+
+ private:
+  ExitStatus status_;
+};
+
 // Training met more non-finite updates than the config allows.
 class DivergedError : public std::runtime_error {
  public:

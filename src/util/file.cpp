@@ -1,7 +1,6 @@
 #include "util/file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,10 +9,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "util/error.h"
+#include "util/units.h"
 
 namespace transnormer {
 namespace {
@@ -40,12 +41,13 @@ bool write_all(int descriptor, const char* data, std::size_t size) {
   return true;
 }
 
-int open_for_lock(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) {
-    throw WriteError(path.string() + ": cannot be opened for locking: " + reason());
-  }
-  return descriptor;
+constexpr mode_t kFileMode = 0666;  // less what the umask takes
+
+// Flushes to the disk. Devices and some file systems (of networks, in user space) have no way to:
+// what is there is then as durable as it gets. Returns false with errno set.
+bool flush(int descriptor) {
+  return ::fsync(descriptor) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP ||
+         errno == EROFS;
 }
 
 // The descriptor of this process that a path below /proc names, as /dev/stdout does.
@@ -64,7 +66,7 @@ bool is_below(const fs::path& file, const fs::path& directory) {
 }
 
 void close_file(int descriptor, const fs::path& path) {
-  const bool flushed = ::fsync(descriptor) == 0 || errno == EINVAL;  // devices cannot be flushed
+  const bool flushed = flush(descriptor);
   const std::string why = flushed ? "" : reason();
   const bool closed = ::close(descriptor) == 0;
   if (!flushed || !closed) {
@@ -74,7 +76,7 @@ void close_file(int descriptor, const fs::path& path) {
 
 }  // namespace
 
-std::string read_file(const fs::path& path) {
+std::string read_file(const fs::path& path, std::int64_t limit) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
     throw UserError(path.string() + ": cannot be read: " + reason());
@@ -82,7 +84,7 @@ std::string read_file(const fs::path& path) {
   std::string bytes;
   struct stat status {};
   if (::fstat(descriptor, &status) == 0 && status.st_size > 0) {
-    bytes.reserve(static_cast<std::size_t>(status.st_size));
+    bytes.reserve(static_cast<std::size_t>(std::min<std::int64_t>(status.st_size, limit)));
   }
   char buffer[1 << 16];
   while (true) {
@@ -98,6 +100,12 @@ std::string read_file(const fs::path& path) {
     if (got == 0) {
       break;
     }
+    if (std::ssize(bytes) + got > limit) {
+      ::close(descriptor);
+      throw UserError(path.string() + ": holds more than " +
+                      format_bytes(static_cast<double>(limit)) +
+                      ", too much to be what is expected");
+    }
     bytes.append(buffer, static_cast<std::size_t>(got));
   }
   ::close(descriptor);
@@ -105,7 +113,7 @@ std::string read_file(const fs::path& path) {
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode);
   if (descriptor < 0) {
     throw WriteError(path.string() + ": cannot be written: " + reason());
   }
@@ -128,8 +136,7 @@ void sync_directory(const fs::path& directory) {
   if (descriptor < 0) {
     throw WriteError(directory.string() + ": cannot be flushed: " + reason());
   }
-  // Some file systems cannot flush directories (EINVAL); a rename there is as durable as it gets.
-  const bool failed = ::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS;
+  const bool failed = !flush(descriptor);
   const std::string why = failed ? reason() : "";
   ::close(descriptor);
   if (failed) {
@@ -188,7 +195,7 @@ FileWriter::FileWriter(fs::path path) : path_(std::move(path)), target_(path_) {
     descriptor_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
     temporary_ = target_.string() + ".tmp." + std::to_string(::getpid());
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode);
   }
   if (descriptor_ < 0) {
     fail(reason());
@@ -240,40 +247,6 @@ void FileWriter::finish() {
   }
   temporary_.clear();
   sync_directory(target_.parent_path());
-}
-
-std::optional<FileLock> FileLock::try_acquire(const fs::path& path) {
-  FileLock lock(open_for_lock(path));
-  if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) {
-    return lock;
-  }
-  if (errno == EWOULDBLOCK) {
-    return std::nullopt;
-  }
-  throw WriteError(path.string() + ": cannot be locked: " + reason());
-}
-
-FileLock FileLock::acquire(const fs::path& path) {
-  FileLock lock(open_for_lock(path));
-  while (::flock(lock.descriptor_, LOCK_EX) != 0) {
-    if (errno != EINTR) {
-      throw WriteError(path.string() + ": cannot be locked: " + reason());
-    }
-  }
-  return lock;
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
 }
 
 MappedFile::MappedFile(const fs::path& path) {

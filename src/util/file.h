@@ -1,18 +1,23 @@
-// Files that survive a crash: read whole, written whole or not at all, locked, mapped.
+// Files that survive a crash: read whole, written whole or not at all.
 // Failures to read throw UserError, failures to write WriteError, each naming the path and reason.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
 namespace transnormer {
 
-[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+// For what is small by its nature. A file of more than `limit` bytes is refused: one without an end
+// (a device, a pipe) would fill the memory.
+inline constexpr std::int64_t kLargestWholeFile = std::int64_t{1} << 30;
+[[nodiscard]] std::string read_file(const std::filesystem::path& path,
+                                    std::int64_t limit = kLargestWholeFile);
 
-// Writes and flushes to the disk, over what an existing file (one that is locked, say) holds.
+// Writes and flushes to the disk, over what an existing file holds. Files are made for all whom the
+// umask lets, here and below.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
 // Readers see the old file or the new, as with a FileWriter.
@@ -51,23 +56,6 @@ class FileWriter {
   std::filesystem::path path_;       // as it was given, for messages
   std::filesystem::path target_;     // what its links lead to
   std::filesystem::path temporary_;  // empty once renamed, or where written in place
-  int descriptor_ = -1;
-};
-
-// An exclusive advisory lock on a file, held until destruction or death of the process.
-class FileLock {
- public:
-  // Returns nothing where another process holds the lock.
-  [[nodiscard]] static std::optional<FileLock> try_acquire(const std::filesystem::path& path);
-  // Waits for the lock.
-  [[nodiscard]] static FileLock acquire(const std::filesystem::path& path);
-
-  ~FileLock();
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-
- private:
-  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
   int descriptor_ = -1;
 };
 

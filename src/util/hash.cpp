@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "util/file.h"
+#include "util/input_file.h"
 
 namespace transnormer {
 
@@ -45,8 +45,9 @@ std::string sha256(std::string_view bytes) {
 }
 
 std::string sha256_of_file(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  return sha256(file.text());
+  Sha256 hash;
+  InputFile(path).for_each_piece(0, [&hash](std::string_view piece) { hash.update(piece); });
+  return hash.hex();
 }
 
 }  // namespace transnormer

@@ -54,6 +54,12 @@ std::optional<ExitStatus> stop_requested() {
   }
 }
 
+void throw_if_stopped() {
+  if (const std::optional<ExitStatus> status = stop_requested()) {
+    throw StoppedError(*status);
+  }
+}
+
 bool take_save_request() {
   return save_asked.exchange(false);
 }

@@ -18,6 +18,9 @@ void install_signal_handlers();
 // The status to exit with, once a stop was asked for.
 [[nodiscard]] std::optional<ExitStatus> stop_requested();
 
+// Throws StoppedError once a stop was asked for: what long work without a result calls on the way.
+void throw_if_stopped();
+
 // True once for each SIGUSR1 (several before a call count as one).
 [[nodiscard]] bool take_save_request();
 

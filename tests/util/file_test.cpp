@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <optional>
@@ -183,31 +182,12 @@ TEST_F(File, IsMappedWhenEmpty) {
   EXPECT_EQ(file.size(), 0U);
 }
 
-TEST_F(File, LockExcludesOthersUntilItIsDropped) {
-  auto lock = FileLock::try_acquire(path_);
-  ASSERT_TRUE(lock);
-  EXPECT_FALSE(FileLock::try_acquire(path_));
-  FileLock moved = std::move(*lock);
-  lock.reset();
-  EXPECT_FALSE(FileLock::try_acquire(path_));
-  { const FileLock dropped = std::move(moved); }
-  EXPECT_TRUE(FileLock::try_acquire(path_));
-}
-
-TEST_F(File, LockDiesWithItsProcess) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const FileLock lock = FileLock::acquire(path_);
-    ::_exit(0);
-  }
-  ::waitpid(child, nullptr, 0);
-  EXPECT_TRUE(FileLock::try_acquire(path_));
-}
-
-TEST_F(File, LockNamesThePathWhereItCannotBeMade) {
-  const fs::path lost = directory_ / "absent" / "lock";
-  EXPECT_THAT(message_of<WriteError>([&] { (void)FileLock::acquire(lost); }),
-              HasSubstr(lost.string()));
+TEST_F(File, WithoutAnEndIsRefused) {
+  EXPECT_THAT(message_of<UserError>([] { (void)read_file("/dev/zero", 1 << 20); }),
+              AllOf(HasSubstr("/dev/zero"), HasSubstr("more than 1.00 MiB")));
+  write_file(path_, "12345");
+  EXPECT_EQ(read_file(path_, 5), "12345");
+  EXPECT_THAT(message_of<UserError>([this] { (void)read_file(path_, 4); }), HasSubstr("more than"));
 }
 
 }  // namespace
