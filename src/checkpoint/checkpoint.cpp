@@ -1,10 +1,15 @@
 #include "checkpoint/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "checkpoint/layout.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/state_check.h"
 #include "checkpoint/unigram_file.h"
 #include "config/load.h"
 #include "tokenizer/word_dictionary.h"
@@ -16,21 +21,14 @@ namespace transnormer {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.txt", "tokenizer.model"};
-
 // The checkpoint that a run directory stands for.
 fs::path choose_of_run(const fs::path& run_dir) {
   const fs::path checkpoints = run_dir / kCheckpointsDirectory;
-  for (const char* link : {kBestLink, kLatestLink}) {
-    if (const auto step = linked_step(checkpoints / link)) {
-      return checkpoints / checkpoint_name(*step);
-    }
-  }
   const std::vector<std::int64_t> steps = whole_checkpoints(checkpoints);
   if (steps.empty()) {
     throw UserError(run_dir.string() + ": this run has no checkpoint yet");
   }
-  return checkpoints / checkpoint_name(steps.back());
+  return checkpoints / checkpoint_name(best_checkpoint(checkpoints).value_or(steps.back()));
 }
 
 fs::path locate(const fs::path& path) {
@@ -51,6 +49,26 @@ fs::path locate(const fs::path& path) {
   throw UserError(path.string() +
                   ": not a checkpoint: it holds neither manifest.json nor checkpoints/");
 }
+
+// A directory as it was found.
+class Place {
+ public:
+  explicit Place(fs::path path) : path_(std::move(path)), found_(look()) {}
+  // Not removed, nor replaced by another, as a training does with checkpoints.
+  [[nodiscard]] bool is_still_there() const { return found_ && look() == found_; }
+
+ private:
+  using Identity = std::pair<dev_t, ino_t>;
+  [[nodiscard]] std::optional<Identity> look() const {
+    struct stat status {};
+    return ::stat(path_.c_str(), &status) == 0
+               ? std::optional(Identity(status.st_dev, status.st_ino))
+               : std::nullopt;
+  }
+
+  fs::path path_;
+  std::optional<Identity> found_;
+};
 
 // Name of the tokenizer's file; throws where a file that every checkpoint has is not listed.
 std::string check_listed(const fs::path& path, const Manifest& manifest) {
@@ -82,30 +100,50 @@ void check_agreement(const fs::path& path, const Manifest& manifest, const Train
 }  // namespace
 
 Checkpoint Checkpoint::open(const fs::path& path) {
-  Checkpoint checkpoint;
-  checkpoint.path_ = locate(path);
-  checkpoint.manifest_ = read_manifest(checkpoint.path_);
-  const std::string tokenizer_file = check_listed(checkpoint.path_, checkpoint.manifest_);
-  verify_files(checkpoint.path_, checkpoint.manifest_);
-  switch (checkpoint.manifest_.format) {
+  constexpr int kMostChoices = 20;
+  for (int choice = 1;; ++choice) {
+    const fs::path chosen = resolve_path(locate(path));
+    const Place place(chosen);
+    try {
+      return Checkpoint(chosen);
+    } catch (const UserError&) {
+      if (choice == kMostChoices || place.is_still_there()) {
+        throw;
+      }
+    }
+  }
+}
+
+Checkpoint::Checkpoint(fs::path path) : path_(std::move(path)) {
+  manifest_ = read_manifest(path_);
+  const std::string tokenizer_file = check_listed(path_, manifest_);
+  files_ = open_verified(
+      path_, manifest_,
+      {kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile, tokenizer_file});
+  switch (manifest_.format) {
     case kCheckpointFormat:
-      checkpoint.read(tokenizer_file);
+      read(tokenizer_file);
       break;
     default:  // read_manifest() refuses what is newer; a format before gets its converter here
-      throw UserError(checkpoint.path_.string() + ": checkpoint format " +
-                      std::to_string(checkpoint.manifest_.format) + " is no longer read");
+      throw UserError(path_.string() + ": checkpoint format " + std::to_string(manifest_.format) +
+                      " is no longer read");
   }
-  return checkpoint;
 }
 
 void Checkpoint::read(const std::string& tokenizer_file) {
-  const auto text_of = [this](const std::string& name) { return read_file(path_ / name); };
+  const auto text_of = [this](const std::string& name) { return files_.at(name).text(); };
   const auto name_of = [this](const std::string& name) { return (path_ / name).string(); };
   state_ = state_from_json(text_of(kStateFile), name_of(kStateFile));
+  check_state(state_, name_of(kStateFile));
   check_agreement(path_, manifest_, state_);
   config_ = parse_config(text_of(kConfigFile), name_of(kConfigFile)).config;
   tokenizer_ = parse_tokenizer(text_of(tokenizer_file), name_of(tokenizer_file));
   unigram_counts_ = unigram_from_bytes(text_of(kUnigramFile), name_of(kUnigramFile));
+  if (std::ssize(unigram_counts_) != tokenizer_->size()) {
+    throw DamagedCheckpointError(name_of(kUnigramFile) + ": damaged: it counts " +
+                                 format_count(std::ssize(unigram_counts_)) +
+                                 " tokens, the tokenizer has " + format_count(tokenizer_->size()));
+  }
 }
 
 std::shared_ptr<TransNormer> Checkpoint::load_model(at::Device device) const {
@@ -116,11 +154,11 @@ std::shared_ptr<TransNormer> Checkpoint::load_model(at::Device device) const {
 }
 
 void Checkpoint::load_into(TransNormer& model) const {
-  read_safetensors(path_ / kModelFile, named_tensors(model));
+  read_safetensors(files_.at(kModelFile), named_tensors(model));
 }
 
 void Checkpoint::load_into(AdamW& optimizer) const {
-  read_safetensors(path_ / kOptimizerFile, optimizer.named_state());
+  read_safetensors(files_.at(kOptimizerFile), optimizer.named_state());
   optimizer.set_updates(state_.optimizer_updates);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "model/transnormer.h"
 #include "optim/optimizer.h"
 #include "tokenizer/tokenizer.h"
+#include "util/input_file.h"
 
 namespace transnormer {
 
@@ -34,21 +36,23 @@ enum class SaveStage {
   optimizer_written,
   files_written,     // all but the manifest
   manifest_written,  // the temporary directory is a whole checkpoint
-  renamed,           // it has its name; `latest` still leads to the one before
-  linked,
+  renamed,           // it has its name
 };
 
-// Writes `checkpoints/step-XXXXXXXX` under the run directory: temporary directory, flush, rename,
-// then the link `latest`. A checkpoint of the same step is replaced. Throws WriteError; the
-// checkpoints before it stay. `on_stage` is for tests.
+// Writes `checkpoints/step-XXXXXXXX` in the run directory, which must be there: temporary
+// directory, flush, rename. A checkpoint of the same step is replaced. Throws WriteError; the
+// checkpoints before it stay. `on_stage` is told of each stage, and gives the save up by throwing.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir,
                                       const CheckpointContent& content,
                                       const std::function<void(SaveStage)>& on_stage = {});
 
-// A checkpoint whose manifest has been verified: sizes and SHA-256 of every file.
+// A checkpoint whose manifest has been verified: sizes and SHA-256 of every file. What is loaded
+// from it later is what was verified, even where it is removed meanwhile.
 class Checkpoint {
  public:
-  // `path`: a checkpoint, or a run directory (its `best`, else its `latest`). Throws UserError
+  // `path`: a checkpoint, or a run directory: its best checkpoint by validation, else its newest,
+  // and another choice where the chosen one is removed by a training in that moment. Links are
+  // followed once, so path() is the place itself. Throws UserError
   // where there is none, it cannot be read or is foreign; DamagedCheckpointError and
   // NewerFormatError (manifest.h) where that is the reason.
   [[nodiscard]] static Checkpoint open(const std::filesystem::path& path);
@@ -66,11 +70,13 @@ class Checkpoint {
   void load_into(AdamW& optimizer) const;
 
  private:
-  Checkpoint() = default;
+  // Of a directory that holds a manifest.
+  explicit Checkpoint(std::filesystem::path path);
   void read(const std::string& tokenizer_file);
 
   std::filesystem::path path_;
   Manifest manifest_;
+  std::map<std::string, InputFile> files_;
   Config config_;
   TrainingState state_;
   std::shared_ptr<const Tokenizer> tokenizer_;

@@ -1,8 +1,10 @@
 #include "checkpoint/layout.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "util/error.h"
@@ -18,17 +20,78 @@ constexpr std::string_view kReplacedPrefix = ".old-";
 constexpr std::string_view kDamagedPrefix = ".damaged-";
 constexpr std::size_t kStepDigits = 8;
 
-// What replace_symlink() leaves when it is killed: "latest.tmp.123".
-bool is_temporary_link(const std::string& name) {
-  return name.starts_with(std::string(kLatestLink) + ".tmp.") ||
-         name.starts_with(std::string(kBestLink) + ".tmp.");
-}
-
 [[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
   throw UserError(path.string() + ": cannot be read: " + error.message());
 }
 
-// What a directory holds; nothing where it does not exist.
+std::optional<std::int64_t> step_behind(std::string_view prefix, std::string_view name) {
+  return name.starts_with(prefix) ? checkpoint_step(name.substr(prefix.size())) : std::nullopt;
+}
+
+// The step of the best validation, as a checkpoint's state has it. A hint: what is wrong with the
+// state shows when the checkpoint is opened.
+std::optional<std::int64_t> best_step_in(const fs::path& checkpoint) {
+  try {
+    const auto state = nlohmann::json::parse(read_file(checkpoint / kStateFile));
+    return state.at("best_step").get<std::int64_t>();
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+// The step that a link leads to.
+std::optional<std::int64_t> linked_step(const fs::path& link) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(link, error);
+  return error ? std::nullopt : checkpoint_step(target.filename().string());
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) {
+  std::string digits = std::to_string(step);
+  if (digits.size() < kStepDigits) {
+    digits.insert(0, kStepDigits - digits.size(), '0');
+  }
+  return std::string(kStepPrefix) + digits;
+}
+
+std::optional<std::int64_t> checkpoint_step(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) {
+    return std::nullopt;
+  }
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
+  if (error != std::errc() || stop != end || step < 0 || checkpoint_name(step) != name) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+std::string temporary_name(std::int64_t step) {
+  return std::string(kTemporaryPrefix) + checkpoint_name(step) + '.' + std::to_string(::getpid());
+}
+
+std::optional<std::int64_t> temporary_step(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  const bool has_number = dot != 0 && dot != std::string_view::npos && dot + 1 < name.size() &&
+                          name.find_first_not_of("0123456789", dot + 1) == std::string_view::npos;
+  return step_behind(kTemporaryPrefix, has_number ? name.substr(0, dot) : name);
+}
+
+std::string replaced_name(std::int64_t step) {
+  return std::string(kReplacedPrefix) + checkpoint_name(step);
+}
+
+std::optional<std::int64_t> replaced_step(std::string_view name) {
+  return step_behind(kReplacedPrefix, name);
+}
+
+std::string damaged_name(std::int64_t step) {
+  return std::string(kDamagedPrefix) + checkpoint_name(step);
+}
+
 std::vector<fs::path> entries_of(const fs::path& directory) {
   std::vector<fs::path> paths;
   std::error_code error;
@@ -42,44 +105,12 @@ std::vector<fs::path> entries_of(const fs::path& directory) {
   return paths;
 }
 
-}  // namespace
-
-std::string checkpoint_name(std::int64_t step) {
-  std::string digits = std::to_string(step);
-  if (digits.size() < kStepDigits) {
-    digits.insert(0, kStepDigits - digits.size(), '0');
-  }
-  return std::string(kStepPrefix) + digits;
-}
-
-std::optional<std::int64_t> checkpoint_step(const std::string& name) {
-  if (!name.starts_with(kStepPrefix)) {
-    return std::nullopt;
-  }
-  std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-  if (error != std::errc() || stop != end || checkpoint_name(step) != name) {
-    return std::nullopt;
-  }
-  return step;
-}
-
-std::string temporary_name(std::int64_t step) {
-  return std::string(kTemporaryPrefix) + checkpoint_name(step);
-}
-
-std::string replaced_name(std::int64_t step) {
-  return std::string(kReplacedPrefix) + checkpoint_name(step);
-}
-
-std::string damaged_name(std::int64_t step) {
-  return std::string(kDamagedPrefix) + checkpoint_name(step);
-}
-
 bool is_whole_checkpoint(const fs::path& directory) {
   std::error_code error;
   const fs::file_status status = fs::status(directory / kManifestFile, error);
+  if (error == std::errc::too_many_symbolic_link_levels) {
+    return fs::is_directory(directory, error);
+  }
   if (error && status.type() != fs::file_type::not_found) {
     fail_to_read(directory / kManifestFile, error);
   }
@@ -98,47 +129,21 @@ std::vector<std::int64_t> whole_checkpoints(const fs::path& checkpoints) {
   return steps;
 }
 
-std::optional<std::int64_t> linked_step(const fs::path& link) {
-  std::error_code error;
-  const fs::path target = fs::read_symlink(link, error);
-  if (error || !is_whole_checkpoint(link)) {
+std::optional<std::int64_t> best_checkpoint(const fs::path& checkpoints) {
+  const std::vector<std::int64_t> steps = whole_checkpoints(checkpoints);
+  if (steps.empty()) {
     return std::nullopt;
   }
-  return checkpoint_step(target.filename().string());
-}
-
-void remove_checkpoint(const fs::path& checkpoints, std::int64_t step) {
-  const fs::path temporary = checkpoints / temporary_name(step);
-  std::error_code error;
-  fs::remove_all(temporary, error);
-  fs::rename(checkpoints / checkpoint_name(step), temporary, error);
-  if (!error) {
-    fs::remove_all(temporary, error);
+  const auto is_there = [&steps](std::optional<std::int64_t> step) {
+    return step && std::binary_search(steps.begin(), steps.end(), *step);
+  };
+  const auto told = best_step_in(checkpoints / checkpoint_name(steps.back()));
+  if (is_there(told)) {
+    return told;
   }
-  if (error) {
-    throw WriteError((checkpoints / checkpoint_name(step)).string() +
-                     ": cannot be removed: " + error.message());
-  }
-}
-
-void clean_checkpoints(const fs::path& checkpoints) {
-  for (const fs::path& path : entries_of(checkpoints)) {
-    const std::string name = path.filename().string();
-    std::error_code error;
-    if (name.starts_with(kReplacedPrefix)) {
-      const fs::path original = checkpoints / name.substr(kReplacedPrefix.size());
-      if (!fs::exists(original, error) && !error) {
-        fs::rename(path, original, error);
-      } else if (!error) {
-        fs::remove_all(path, error);
-      }
-    } else if (name.starts_with(kTemporaryPrefix) || is_temporary_link(name)) {
-      fs::remove_all(path, error);
-    }
-    if (error) {
-      throw WriteError(path.string() + ": a left-over cannot be removed: " + error.message());
-    }
-  }
+  const auto linked = linked_step(checkpoints / kBestLink);
+  const bool none_counts = told && *told < 0;
+  return is_there(linked) && !none_counts ? linked : std::nullopt;
 }
 
 }  // namespace transnormer

@@ -1,10 +1,12 @@
 // Names inside a run directory and a checkpoint. Internal to src/checkpoint.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace transnormer {
@@ -19,30 +21,34 @@ inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kUnigramFile = "unigram.bin";
+inline constexpr std::array kTokenizerFiles{"tokenizer.txt", "tokenizer.model"};  // one of them
 
 // 1000 -> "step-00001000", and back (nothing for other names).
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);
-[[nodiscard]] std::optional<std::int64_t> checkpoint_step(const std::string& name);
+[[nodiscard]] std::optional<std::int64_t> checkpoint_step(std::string_view name);
 
-// What is being written, or removed: never a checkpoint.
+// What this process writes or removes: never a checkpoint. And back, of any process: the number of
+// a process stands behind ".tmp-step-00001000.".
 [[nodiscard]] std::string temporary_name(std::int64_t step);
+[[nodiscard]] std::optional<std::int64_t> temporary_step(std::string_view name);
 // The checkpoint that one of the same step is about to replace.
 [[nodiscard]] std::string replaced_name(std::int64_t step);
+[[nodiscard]] std::optional<std::int64_t> replaced_step(std::string_view name);
 // A damaged checkpoint that was passed over: kept for people, of no use to the program.
 [[nodiscard]] std::string damaged_name(std::int64_t step);
 
-// These throw UserError where the answer cannot be read: then nothing must be taken as absent.
+// What stands in a directory; nothing where it does not exist. Throws UserError where it cannot be
+// read.
+[[nodiscard]] std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory);
+
+// These throw UserError where the answer cannot be read: then nothing must be taken as absent. A
+// manifest that is a link to itself counts as there, so that it shows as damaged.
 [[nodiscard]] bool is_whole_checkpoint(const std::filesystem::path& directory);
 // Steps of the whole checkpoints in `checkpoints`, ascending; none where it does not exist.
 [[nodiscard]] std::vector<std::int64_t> whole_checkpoints(const std::filesystem::path& checkpoints);
-// The step that a link (`latest`, `best`) leads to, if a whole checkpoint is there.
-[[nodiscard]] std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
 
-// Removes a directory of checkpoints' making in one step, as far as others can see.
-void remove_checkpoint(const std::filesystem::path& checkpoints, std::int64_t step);
-
-// Puts right what a killed save or removal left: temporary directories and links go, a checkpoint
-// that was to be replaced gets its name back where nothing took its place. Throws WriteError.
-void clean_checkpoints(const std::filesystem::path& checkpoints);
+// The whole checkpoint with the best validation loss, as the newest one's state tells it; where
+// that one is no longer there, the one that the link `best` leads to. Nothing where neither is.
+[[nodiscard]] std::optional<std::int64_t> best_checkpoint(const std::filesystem::path& checkpoints);
 
 }  // namespace transnormer

@@ -1,20 +1,31 @@
 #include "checkpoint/manifest.h"
 
-#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/layout.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/hash.h"
+#include "util/parallel.h"
 
 namespace transnormer {
 namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kLargestManifest = 64 << 20;  // bytes
+constexpr std::size_t kFilesAtOnce = 4;              // that are digested
+
+// A number that is no count.
+struct OutOfRange {
+  std::string key;
+};
 
 void check_format(const Json& json, const std::string& name) {
   const auto format = json.is_object() ? json.find("format") : json.end();
@@ -39,28 +50,62 @@ bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
 
-// What is wrong with a file, for people; throws UserError where that cannot be told.
-std::optional<std::string> damage_of(const fs::path& path, const ManifestFile& expected) {
+// What a file of a checkpoint turned out to be: sound, or damaged, or not to be read now.
+struct Verdict {
+  std::optional<InputFile> sound = {};
+  std::string damage = {};
+  std::string unreadable = {};
+};
+
+std::string digest_of(const InputFile& file) {
+  Sha256 hash;
+  file.for_each_piece(0, [&hash](std::string_view piece) { hash.update(piece); });
+  return hash.hex();
+}
+
+Verdict verify(const fs::path& path, const ManifestFile& expected) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
-    return path.string() + ": missing from the checkpoint";
+    return {.damage = path.string() + ": missing from the checkpoint"};
   }
-  if (!error && !fs::is_regular_file(status)) {
-    return path.string() + ": damaged: not a file";
+  const bool loops = error == std::errc::too_many_symbolic_link_levels;
+  if (loops || (!error && !fs::is_regular_file(status))) {
+    return {.damage = path.string() + ": damaged: not a file"};
   }
-  const std::uintmax_t size = error ? 0 : fs::file_size(path, error);
-  if (error) {
-    throw UserError(path.string() + ": cannot be read: " + error.message());
+  try {
+    const InputFile file(path);
+    if (file.size() != expected.size) {
+      return {.damage = path.string() + ": damaged: " + std::to_string(file.size()) +
+                        " bytes long, the manifest says " + std::to_string(expected.size)};
+    }
+    if (digest_of(file) != expected.sha256) {
+      return {.damage = path.string() + ": damaged: its SHA-256 is not the manifest's"};
+    }
+    return {.sound = file};
+  } catch (const UserError& fault) {
+    return {.unreadable = fault.what()};
   }
-  if (static_cast<std::int64_t>(size) != expected.size) {
-    return path.string() + ": damaged: " + std::to_string(size) +
-           " bytes long, the manifest says " + std::to_string(expected.size);
+}
+
+// nlohmann's own conversion would take 60.7 for 60.
+std::int64_t count_at(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  const bool fits = value.is_number_integer() && value.get<std::int64_t>() >= 0;
+  if (!fits) {
+    throw OutOfRange{key};
   }
-  if (sha256_of_file(path) != expected.sha256) {
-    return path.string() + ": damaged: its SHA-256 is not the manifest's";
+  return value.get<std::int64_t>();
+}
+
+std::vector<std::string> some_of(std::vector<std::string> faults) {
+  constexpr std::size_t kMost = 10;
+  if (faults.size() > kMost) {
+    const std::size_t more = faults.size() - kMost;
+    faults.resize(kMost);
+    faults.push_back("and " + std::to_string(more) + " more files of the same checkpoint");
   }
-  return std::nullopt;
+  return faults;
 }
 
 }  // namespace
@@ -80,49 +125,67 @@ std::string manifest_to_json(const Manifest& manifest) {
 
 Manifest read_manifest(const fs::path& checkpoint) {
   const std::string name = (checkpoint / kManifestFile).string();
-  const Json json = Json::parse(read_file(name), nullptr, /*allow_exceptions=*/false);
+  std::error_code loop;
+  (void)fs::status(name, loop);
+  if (loop == std::errc::too_many_symbolic_link_levels) {
+    throw DamagedCheckpointError(name + ": damaged: a link that leads to itself");
+  }
+  const Json json = Json::parse(read_file(name, kLargestManifest), nullptr,
+                                /*allow_exceptions=*/false);
   check_format(json, name);
   try {
     Manifest manifest;
     manifest.format = json.at("format");
     manifest.program = json.at("program");
-    manifest.step = json.at("step");
-    manifest.tokens = json.at("tokens");
+    manifest.step = count_at(json, "step");
+    manifest.tokens = count_at(json, "tokens");
     for (const auto& [file, entry] : json.at("files").items()) {
       if (!is_plain_name(file)) {
         throw DamagedCheckpointError(name + ": \"" + file +
                                      "\" is no name of a file in a checkpoint");
       }
-      manifest.files[file] = {entry.at("size"), entry.at("sha256")};
+      manifest.files[file] = {count_at(entry, "size"), entry.at("sha256")};
     }
     return manifest;
   } catch (const Json::exception&) {
     throw DamagedCheckpointError(name + ": damaged: a key is missing or has a wrong type");
+  } catch (const OutOfRange& fault) {
+    throw DamagedCheckpointError(name + ": damaged: \"" + fault.key +
+                                 "\" is no integer of at least 0");
   }
 }
 
-void verify_files(const fs::path& checkpoint, const Manifest& manifest) {
-  std::vector<std::future<std::optional<std::string>>> checks;
-  for (const auto& [file, expected] : manifest.files) {
-    checks.push_back(std::async(std::launch::async, damage_of, checkpoint / file, expected));
-  }
+std::map<std::string, InputFile> open_verified(const fs::path& checkpoint, const Manifest& manifest,
+                                               const std::set<std::string>& wanted) {
+  std::vector<std::pair<std::string, ManifestFile>> files(manifest.files.begin(),
+                                                          manifest.files.end());
+  std::vector<Verdict> verdicts(files.size());
+  for_each_index(files.size(), kFilesAtOnce, [&](std::size_t i) {
+    verdicts[i] = verify(checkpoint / files[i].first, files[i].second);
+    if (!wanted.contains(files[i].first)) {
+      verdicts[i].sound.reset();  // no more files open than are needed
+    }
+  });
   std::vector<std::string> damages;
   std::vector<std::string> unreadable;
-  for (auto& check : checks) {
-    try {
-      if (auto damage = check.get()) {
-        damages.push_back(*damage);
-      }
-    } catch (const UserError& error) {
-      unreadable.emplace_back(error.what());
+  std::map<std::string, InputFile> open;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const Verdict& verdict = verdicts[i];
+    if (!verdict.unreadable.empty()) {
+      unreadable.push_back(verdict.unreadable);
+    } else if (!verdict.damage.empty()) {
+      damages.push_back(verdict.damage);
+    } else if (verdict.sound) {
+      open.emplace(files[i].first, *verdict.sound);
     }
   }
   if (!unreadable.empty()) {
-    throw UserError(unreadable);
+    throw UserError(some_of(std::move(unreadable)));
   }
   if (!damages.empty()) {
-    throw DamagedCheckpointError(damages);
+    throw DamagedCheckpointError(some_of(std::move(damages)));
   }
+  return open;
 }
 
 }  // namespace transnormer

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 
 #include "util/error.h"
+#include "util/input_file.h"
 
 namespace transnormer {
 
@@ -46,8 +48,12 @@ struct Manifest {
 // this program, UserError where it cannot be read.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& checkpoint);
 
-// Compares size and SHA-256 of every file, several files at once. Throws DamagedCheckpointError
-// that names every file that is missing or differs; UserError where one cannot be read.
-void verify_files(const std::filesystem::path& checkpoint, const Manifest& manifest);
+// Compares size and SHA-256 of every file, several files at once. Returns those of `wanted`, open:
+// what is read from them is what was verified, whatever becomes of the checkpoint. Throws
+// DamagedCheckpointError that names every file that is missing or differs; UserError where one
+// cannot be read.
+[[nodiscard]] std::map<std::string, InputFile> open_verified(
+    const std::filesystem::path& checkpoint, const Manifest& manifest,
+    const std::set<std::string>& wanted);
 
 }  // namespace transnormer

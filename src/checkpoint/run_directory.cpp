@@ -1,12 +1,17 @@
 #include "checkpoint/run_directory.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "checkpoint/layout.h"
+#include "checkpoint/removal.h"
 #include "log/console.h"
 #include "util/error.h"
 #include "util/file.h"
@@ -20,7 +25,7 @@ constexpr const char* kLockFile = ".lock";
 std::string holder_of(const fs::path& lock) {
   std::string process;
   try {
-    process = read_file(lock);
+    process = read_file(lock, 64);
   } catch (const UserError&) {
     return "another process";
   }
@@ -28,30 +33,85 @@ std::string holder_of(const fs::path& lock) {
   return process.empty() ? "another process" : "process " + process;
 }
 
-FileLock lock_run(const fs::path& path) {
-  make_directories(path);
+FileLock lock_run(const fs::path& path, NewEntries& new_entries) {
+  new_entries.make_directories(path);
   const fs::path file = path / kLockFile;
   auto lock = FileLock::try_acquire(file);
   if (!lock) {
     throw UserError(path.string() + ": " + holder_of(file) +
                     " is writing this run; wait for it or choose another --run-dir");
   }
+  if (lock->made_file()) {
+    new_entries.add_file(file);
+  }
   lock->note(std::to_string(::getpid()) + '\n');
-  return std::move(*lock);
+  return *std::move(lock);
+}
+
+// Whether the config that a checkpoint was saved with keeps it for good. One that cannot be read
+// may.
+bool is_milestone(const fs::path& checkpoint, std::int64_t step) {
+  try {
+    const auto config = nlohmann::json::parse(read_file(checkpoint / kConfigFile));
+    const auto every = config.at("checkpoint").at("keep_every").get<std::int64_t>();
+    return every > 0 && step % every == 0;
+  } catch (const std::exception&) {
+    return true;
+  }
 }
 
 }  // namespace
 
-RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)), lock_(lock_run(path_)) {
-  clean_checkpoints(path_ / kCheckpointsDirectory);
+RunDirectory::RunDirectory(const fs::path& path)
+    : path_(resolve_path(path)), lock_(lock_run(path_, new_entries_)) {
+  clean_checkpoints(checkpoints());
+}
+
+RunDirectory::~RunDirectory() {
+  if (is_ours()) {
+    new_entries_.remove();  // while nobody else can have the lock
+  } else {
+    new_entries_.keep();
+  }
+}
+
+void RunDirectory::keep() {
+  new_entries_.keep();
+}
+
+std::vector<std::string> RunDirectory::warnings() const {
+  std::vector<std::string> warnings;
+  if (!lock_.works()) {
+    warnings.push_back(path_.string() +
+                       ": this file system has no locks, so a second process that writes this run "
+                       "would not be noticed; start only one");
+  }
+  if (!can_flush(path_ / kLockFile)) {
+    warnings.push_back(path_.string() +
+                       ": this file system cannot flush files, so a power cut may damage the "
+                       "newest checkpoints");
+  }
+  return warnings;
+}
+
+bool RunDirectory::is_ours() const {
+  return lock_.is_at(path_ / kLockFile);
+}
+
+void RunDirectory::require_ours() const {
+  if (!is_ours()) {
+    throw WriteError(path_.string() +
+                     ": is no longer the directory of this run: it, or the .lock in it, was "
+                     "removed, moved or replaced");
+  }
 }
 
 std::vector<std::int64_t> RunDirectory::checkpoint_steps() const {
-  return whole_checkpoints(path_ / kCheckpointsDirectory);
+  return whole_checkpoints(checkpoints());
 }
 
 fs::path RunDirectory::checkpoint_path(std::int64_t step) const {
-  return path_ / kCheckpointsDirectory / checkpoint_name(step);
+  return checkpoints() / checkpoint_name(step);
 }
 
 bool RunDirectory::holds_a_run() const {
@@ -62,62 +122,69 @@ bool RunDirectory::holds_a_run() const {
 
 void RunDirectory::set_aside(const std::vector<std::int64_t>& damaged) {
   for (const std::int64_t step : damaged) {
-    const fs::path aside = path_ / kCheckpointsDirectory / damaged_name(step);
-    std::error_code error;
-    fs::remove_all(aside, error);
-    fs::rename(checkpoint_path(step), aside, error);
-    if (error) {
+    fs::path aside = checkpoints() / damaged_name(step);
+    for (int number = 1; has_entry(aside); ++number) {
+      aside = checkpoints() / (damaged_name(step) + '.' + std::to_string(number));
+    }
+    if (::rename(checkpoint_path(step).c_str(), aside.c_str()) != 0) {
       throw WriteError(checkpoint_path(step).string() +
-                       ": cannot be set aside: " + error.message());
+                       ": cannot be set aside: " + std::strerror(errno));
     }
   }
 }
 
-void RunDirectory::link_best(std::int64_t step) {
-  replace_symlink(checkpoint_name(step), path_ / kCheckpointsDirectory / kBestLink);
+void RunDirectory::link(std::int64_t best_step) {
+  const std::vector<std::int64_t> steps = checkpoint_steps();
+  const fs::path best = checkpoints() / kBestLink;
+  try {
+    if (!steps.empty()) {
+      replace_symlink(checkpoint_name(steps.back()), checkpoints() / kLatestLink);
+    }
+    if (std::binary_search(steps.begin(), steps.end(), best_step)) {
+      replace_symlink(checkpoint_name(best_step), best);
+    } else if (is_link(best) && (best_step < 0 || !is_whole_checkpoint(best))) {
+      ::unlink(best.c_str());
+    }
+  } catch (const WriteError& error) {
+    if (!std::exchange(links_failed_, true)) {
+      log::warn(std::string(error.what()) +
+                "; the newest checkpoint is that of the highest step all the same");
+    }
+  }
 }
 
-std::optional<std::int64_t> RunDirectory::best_step() const {
-  return linked_step(path_ / kCheckpointsDirectory / kBestLink);
-}
-
-void RunDirectory::remove_old_checkpoints(const CheckpointConfig& config) {
+void RunDirectory::remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step) {
   const std::vector<std::int64_t> steps = checkpoint_steps();
   const auto last = std::min<std::ptrdiff_t>(config.keep_last, std::ssize(steps));
-  const auto best = config.keep_best ? best_step() : std::nullopt;
+  const bool has_best = std::binary_search(steps.begin(), steps.end(), best_step);
+  const auto best = has_best ? std::optional(best_step) : best_checkpoint(checkpoints());
   std::vector<std::int64_t> old;
   std::copy_if(steps.begin(), steps.end() - last, std::back_inserter(old), [&](std::int64_t step) {
-    const bool milestone = config.keep_every > 0 && step % config.keep_every == 0;
-    return !milestone && step != best;
+    const bool is_best = config.keep_best && step == best;
+    const bool kept_now = config.keep_every > 0 && step % config.keep_every == 0;
+    return !is_best && !kept_now && !is_milestone(checkpoint_path(step), step);
   });
   remove(old);
 }
 
 void RunDirectory::remove_checkpoints_after(std::int64_t step) {
   std::vector<std::int64_t> newer = checkpoint_steps();
-  const auto first = std::upper_bound(newer.begin(), newer.end(), step);
-  if (first != newer.begin()) {
-    replace_symlink(checkpoint_name(*(first - 1)), path_ / kCheckpointsDirectory / kLatestLink);
-  }
-  newer.erase(newer.begin(), first);
+  newer.erase(newer.begin(), std::upper_bound(newer.begin(), newer.end(), step));
   remove(newer);
 }
 
 void RunDirectory::remove(const std::vector<std::int64_t>& steps) {
-  const fs::path checkpoints = path_ / kCheckpointsDirectory;
   for (const std::int64_t step : steps) {
     try {
-      remove_checkpoint(checkpoints, step);
-    } catch (const WriteError& error) {
+      remove_checkpoint(checkpoints(), step);
+    } catch (const UserError& error) {
       log::warn(error.what());
     }
   }
-  // A link that leads nowhere would hide the checkpoints that are there.
-  const fs::path best = checkpoints / kBestLink;
-  std::error_code ignored;
-  if (fs::is_symlink(fs::symlink_status(best, ignored)) && !best_step()) {
-    fs::remove(best, ignored);
-  }
+}
+
+fs::path RunDirectory::checkpoints() const {
+  return path_ / kCheckpointsDirectory;
 }
 
 }  // namespace transnormer

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "checkpoint/new_entries.h"
 #include "config/config.h"
 #include "util/file_lock.h"
 
@@ -13,12 +15,27 @@ namespace transnormer {
 
 class RunDirectory {
  public:
-  // Makes the directory where missing, locks it (`.lock`, which tells the process), and removes
-  // what a killed save left. Throws UserError where another process holds it (naming directory and
-  // process), WriteError where it cannot be written.
-  explicit RunDirectory(std::filesystem::path path);
+  // Resolves the path (".", "..", links), makes the directory where missing, locks it (`.lock`,
+  // which tells the process), and removes what a killed save left. Throws UserError where another
+  // process holds it (naming directory and process), WriteError where it cannot be written.
+  // Until keep() is called the directory is on trial: what was made of it then goes again with this
+  // object, entry by entry, and nothing else does.
+  explicit RunDirectory(const std::filesystem::path& path);
+  ~RunDirectory();
+  RunDirectory(RunDirectory&&) = default;
+
+  // From here on the directory is a run's and stays.
+  void keep();
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  // What people must know about the file system: that it cannot lock, or not flush.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+
+  // Whether this directory is still the one that was locked: not removed, moved or replaced, nor
+  // its lock. Nothing may be written where it is not.
+  [[nodiscard]] bool is_ours() const;
+  void require_ours() const;  // throws WriteError
+
   // Steps of the whole checkpoints (manifest present), ascending. Left-over temporary directories
   // of a save that was killed are removed when the directory is opened.
   [[nodiscard]] std::vector<std::int64_t> checkpoint_steps() const;
@@ -27,23 +44,28 @@ class RunDirectory {
   [[nodiscard]] bool holds_a_run() const;
 
   // Takes damaged checkpoints out of the run: they stay beside the others as
-  // `.damaged-step-XXXXXXXX`, in the place of an earlier one of the same step.
+  // `.damaged-step-XXXXXXXX`, with a number behind where there is one of that name.
   void set_aside(const std::vector<std::int64_t>& damaged);
 
-  void link_best(std::int64_t step);
-  [[nodiscard]] std::optional<std::int64_t> best_step() const;
-  // Removes checkpoints that neither keep_last, keep_every, nor `best` (with keep_best) holds. What
-  // cannot be removed is logged and stays.
-  void remove_old_checkpoints(const CheckpointConfig& config);
-  // Removes checkpoints after `step` (a resume from an older one leaves the newer behind) and moves
-  // `latest` back; `best` goes where it led to one of them.
+  // Points `latest` to the newest checkpoint, and `best` to that of `best_step`, where it is there;
+  // -1 takes the link away. A convenience for people: what cannot be linked is told once, and what
+  // is no link stays as it is.
+  void link(std::int64_t best_step);
+  // Removes checkpoints that nothing holds: not keep_last, not keep_every (the config's or that of
+  // the config in the checkpoint), and with keep_best not the best one, that of `best_step` or, if
+  // that is not there, what `best` leads to. What cannot be removed is logged and stays.
+  void remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step);
+  // Removes checkpoints after `step`: a resume from an older one leaves the newer behind.
   void remove_checkpoints_after(std::int64_t step);
 
  private:
+  [[nodiscard]] std::filesystem::path checkpoints() const;
   void remove(const std::vector<std::int64_t>& steps);
 
   std::filesystem::path path_;
+  NewEntries new_entries_;
   FileLock lock_;
+  bool links_failed_ = false;
 };
 
 }  // namespace transnormer

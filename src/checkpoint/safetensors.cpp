@@ -69,6 +69,17 @@ void check_fits(const TensorEntry& entry, const NamedTensor& wanted, const std::
   }
 }
 
+// Straight into the tensor's memory where it lies there as it does in the file.
+void read_tensor(const InputFile& file, std::size_t begin, const at::Tensor& tensor) {
+  const at::ScalarType type = stored_type(tensor);
+  const bool as_stored = tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == type;
+  const at::Tensor stored = as_stored ? tensor : at::empty(tensor.sizes(), at::dtype(type));
+  file.read_at(static_cast<std::int64_t>(begin), stored.data_ptr(), stored.nbytes());
+  if (!as_stored) {
+    tensor.copy_(stored);
+  }
+}
+
 }  // namespace
 
 std::string write_safetensors(const std::filesystem::path& path,
@@ -91,11 +102,10 @@ std::string write_safetensors(const std::filesystem::path& path,
   return hash.hex();
 }
 
-void read_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors) {
+void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors) {
   const c10::NoGradGuard no_gradients;
-  const std::string file = path.string();
-  const MappedFile mapped(path);
-  const TensorTable table = parse_tensor_table(mapped.text(), file);
+  const std::string name = file.path().string();
+  const TensorTable table = read_tensor_table(file);
   std::map<std::string, const TensorEntry*> by_name;
   for (const TensorEntry& entry : table.entries) {
     by_name[entry.name] = &entry;
@@ -103,33 +113,25 @@ void read_safetensors(const std::filesystem::path& path, const std::vector<Named
   for (const NamedTensor& wanted : tensors) {
     const auto found = by_name.find(wanted.name);
     if (found == by_name.end()) {
-      throw UserError(file + ": tensor " + wanted.name + " is missing");
+      throw UserError(name + ": tensor " + wanted.name + " is missing");
     }
-    check_fits(*found->second, wanted, file);
+    check_fits(*found->second, wanted, name);
   }
   if (by_name.size() > tensors.size()) {
     for (const NamedTensor& wanted : tensors) {
       by_name.erase(wanted.name);
     }
-    throw UserError(file + ": tensor " + by_name.begin()->first + " has no place in this model");
+    throw UserError(name + ": tensor " + by_name.begin()->first + " has no place in this model");
   }
   for (const NamedTensor& wanted : tensors) {
     const TensorEntry& entry = *by_name.at(wanted.name);
-    if (entry.begin == entry.end) {
-      continue;
-    }
-    // from_blob takes no pointer to const; the tensor is only read.
-    auto* data = const_cast<std::byte*>(mapped.data() + table.data_begin + entry.begin);
-    const at::Tensor stored =
-        at::from_blob(data, entry.shape, at::dtype(stored_type(wanted.tensor)));
-    wanted.tensor.detach().copy_(stored);
+    read_tensor(file, table.data_begin + entry.begin, wanted.tensor.detach());
   }
 }
 
-std::vector<TensorInfo> list_safetensors(const std::filesystem::path& path) {
-  const MappedFile mapped(path);
+std::vector<TensorInfo> list_safetensors(const InputFile& file) {
   std::vector<TensorInfo> tensors;
-  for (TensorEntry& entry : parse_tensor_table(mapped.text(), path.string()).entries) {
+  for (TensorEntry& entry : read_tensor_table(file).entries) {
     tensors.push_back({std::move(entry.name), std::move(entry.dtype), std::move(entry.shape)});
   }
   return tensors;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/transnormer.h"
+#include "util/input_file.h"
 
 namespace transnormer {
 
@@ -18,13 +19,13 @@ std::string write_safetensors(const std::filesystem::path& path,
 
 // Copies the file's tensors into `tensors`, which must match it name by name and shape by shape.
 // Throws UserError that names the first difference.
-void read_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
+void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors);
 
 struct TensorInfo {
   std::string name;
   std::string dtype;
   std::vector<std::int64_t> shape;
 };
-[[nodiscard]] std::vector<TensorInfo> list_safetensors(const std::filesystem::path& path);
+[[nodiscard]] std::vector<TensorInfo> list_safetensors(const InputFile& file);
 
 }  // namespace transnormer

@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors_header.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,10 +21,12 @@ constexpr std::size_t kLargestHeader = 100'000'000;  // the limit of the format
   throw UserError(name + ": not a whole safetensors file: " + fault);
 }
 
-std::uint64_t read_size(std::string_view file) {
+std::uint64_t read_size(const InputFile& file) {
+  std::array<unsigned char, kSizeBytes> bytes{};
+  file.read_at(0, bytes.data(), bytes.size());
   std::uint64_t size = 0;
   for (std::size_t i = kSizeBytes; i-- > 0;) {
-    size = size << 8 | static_cast<unsigned char>(file[i]);
+    size = size << 8 | bytes[i];
   }
   return size;
 }
@@ -118,17 +121,20 @@ std::string format_tensor_table(const std::vector<TensorEntry>& entries) {
   return bytes + text;
 }
 
-TensorTable parse_tensor_table(std::string_view file, const std::string& name) {
-  if (file.size() < kSizeBytes) {
+TensorTable read_tensor_table(const InputFile& file) {
+  const std::string name = file.path().string();
+  const auto file_size = static_cast<std::size_t>(file.size());
+  if (file_size < kSizeBytes) {
     fail(name, "it ends before its header");
   }
   const std::uint64_t size = read_size(file);
-  if (size > kLargestHeader || size > file.size() - kSizeBytes) {
+  if (size > kLargestHeader || size > file_size - kSizeBytes) {
     fail(name, "a header of " + std::to_string(size) + " bytes is announced in a file of " +
-                   std::to_string(file.size()));
+                   std::to_string(file_size));
   }
-  const Json header = Json::parse(file.substr(kSizeBytes, size), nullptr,
-                                  /*allow_exceptions=*/false);
+  std::string text(size, '\0');
+  file.read_at(kSizeBytes, text.data(), text.size());
+  const Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) {
     fail(name, "its header is not a JSON object");
   }
@@ -139,7 +145,7 @@ TensorTable parse_tensor_table(std::string_view file, const std::string& name) {
       table.entries.push_back(parse_entry(key, value, name));
     }
   }
-  check_places(table.entries, file.size() - table.data_begin, name);
+  check_places(table.entries, file_size - table.data_begin, name);
   return table;
 }
 

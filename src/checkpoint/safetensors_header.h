@@ -4,8 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "util/input_file.h"
 
 namespace transnormer {
 
@@ -25,8 +26,8 @@ struct TensorTable {
 // The header with its size before it, padded so that the tensors begin at a multiple of 8 bytes.
 [[nodiscard]] std::string format_tensor_table(const std::vector<TensorEntry>& entries);
 
-// Reads the header of a file of which these are all the bytes, and checks that the tensors fill the
-// rest without gap or overlap. `name` stands in messages. Throws UserError.
-[[nodiscard]] TensorTable parse_tensor_table(std::string_view file, const std::string& name);
+// Reads a file's header, and checks that the tensors fill the rest without gap or overlap. Throws
+// UserError.
+[[nodiscard]] TensorTable read_tensor_table(const InputFile& file);
 
 }  // namespace transnormer

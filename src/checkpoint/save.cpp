@@ -1,6 +1,7 @@
 // Writing a checkpoint so that it is whole or absent.
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/removal.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/unigram_file.h"
 #include "config/load.h"
@@ -21,16 +23,34 @@ namespace transnormer {
 namespace fs = std::filesystem;
 namespace {
 
-// The directory that becomes the checkpoint; removed unless it got its name.
+// Makes a directory in one that is there. Throws WriteError.
+void make_directory(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    throw WriteError(path.string() + ": cannot be made: " + std::strerror(errno));
+  }
+}
+
+// The directory that becomes the checkpoint; its files are removed unless it got its name.
 class TemporaryCheckpoint {
  public:
   explicit TemporaryCheckpoint(fs::path path) : path_(std::move(path)) {
-    remove();
-    make_directories(path_);
+    std::error_code none;
+    if (fs::is_directory(fs::symlink_status(path_, none))) {
+      remove_checkpoint_files(path_);
+    }
+    make_directory(path_);
   }
-  ~TemporaryCheckpoint() { remove(); }
+  ~TemporaryCheckpoint() {
+    try {
+      remove_checkpoint_files(path_, heir_);
+    } catch (const UserError&) {  // what is left goes when the run is opened next
+    }
+  }
   TemporaryCheckpoint(const TemporaryCheckpoint&) = delete;
   TemporaryCheckpoint& operator=(const TemporaryCheckpoint&) = delete;
+
+  // What others put into the directory goes there.
+  void set_heir(fs::path heir) { heir_ = std::move(heir); }
 
   void write_tensors(const char* name, const std::vector<NamedTensor>& tensors) {
     const std::string sha256 = write_safetensors(path_ / name, tensors);
@@ -63,12 +83,8 @@ class TemporaryCheckpoint {
     return static_cast<std::int64_t>(size);
   }
 
-  void remove() noexcept {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
   fs::path path_;
+  fs::path heir_;
   Manifest manifest_;
 };
 
@@ -83,27 +99,32 @@ bool rename_path(const fs::path& from, const fs::path& to) {
 // Gives the temporary directory its name. Where a checkpoint has it, the two change places, and the
 // old one goes with the temporary name; file systems that cannot do that in one step get a moment
 // in which the old one stands aside, from where clean_checkpoints() would bring it back.
-void take_name(const fs::path& temporary, const fs::path& target, const fs::path& aside) {
+void take_name(TemporaryCheckpoint& temporary, const fs::path& target, const fs::path& aside) {
   std::error_code ignored;
-  if (!fs::exists(fs::symlink_status(target, ignored))) {
-    if (!rename_path(temporary, target)) {
+  if (!has_entry(target)) {
+    if (!rename_path(temporary.path(), target)) {
       fail_to_name(target);
     }
     return;
   }
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+  if (!fs::is_directory(target, ignored)) {
+    throw WriteError(target.string() + ": cannot be given its name: it is that of a file");
+  }
+  temporary.set_heir(target);
+  if (::renameat2(AT_FDCWD, temporary.path().c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) ==
+      0) {
     return;
   }
   if (!rename_path(target, aside)) {
     fail_to_name(target);
   }
-  if (!rename_path(temporary, target)) {
+  if (!rename_path(temporary.path(), target)) {
     const int why = errno;
     rename_path(aside, target);
     errno = why;
     fail_to_name(target);
   }
-  fs::remove_all(aside, ignored);
+  remove_checkpoint_files(aside, target);
 }
 
 }  // namespace
@@ -117,8 +138,11 @@ fs::path save_checkpoint(const fs::path& run_dir, const CheckpointContent& conte
   };
   const std::int64_t step = content.state.step;
   const fs::path checkpoints = run_dir / kCheckpointsDirectory;
-  make_directories(checkpoints);
-  sync_directory(run_dir);
+  std::error_code none;
+  if (!fs::is_directory(checkpoints, none)) {
+    make_directory(checkpoints);
+    sync_directory(run_dir);
+  }
 
   TemporaryCheckpoint temporary(checkpoints / temporary_name(step));
   passed(SaveStage::begun);
@@ -135,11 +159,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const CheckpointContent& conte
   passed(SaveStage::manifest_written);
 
   const std::string name = checkpoint_name(step);
-  take_name(temporary.path(), checkpoints / name, checkpoints / replaced_name(step));
+  take_name(temporary, checkpoints / name, checkpoints / replaced_name(step));
   sync_directory(checkpoints);
   passed(SaveStage::renamed);
-  replace_symlink(name, checkpoints / kLatestLink);
-  passed(SaveStage::linked);
   return checkpoints / name;
 }
 

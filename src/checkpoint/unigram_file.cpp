@@ -1,5 +1,6 @@
 #include "checkpoint/unigram_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -54,6 +55,10 @@ std::vector<std::int64_t> unigram_from_bytes(std::string_view bytes, const std::
   std::vector<std::int64_t> counts(count);
   if (count > 0) {
     std::memcpy(counts.data(), bytes.data() + kHeaderBytes, payload);
+  }
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;
+  if (std::ranges::any_of(counts, [](std::int64_t n) { return n < 0 || n > kMost; })) {
+    throw UserError(name + ": damaged: it holds a number that is no count");
   }
   return counts;
 }

@@ -11,7 +11,8 @@ namespace transnormer {
 
 [[nodiscard]] std::string unigram_to_bytes(const std::vector<std::int64_t>& counts);
 
-// `name` stands in messages. Throws UserError for another file or version, or one cut short.
+// `name` stands in messages. Throws UserError for another file or version, one cut short, or counts
+// that are none.
 [[nodiscard]] std::vector<std::int64_t> unigram_from_bytes(std::string_view bytes,
                                                            const std::string& name);
 

@@ -15,7 +15,7 @@ namespace transnormer::log {
 AppendFile::AppendFile(std::filesystem::path path, Report report)
     : path_(std::move(path)),
       report_(std::move(report)),
-      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   if (descriptor_ < 0) {
     throw WriteError(path_.string() + ": cannot be written: " + std::strerror(errno));
   }

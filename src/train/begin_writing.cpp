@@ -1,6 +1,8 @@
 // The moment from which a run changes its directory.
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "log/console.h"
 #include "train/space.h"
 #include "train/training_run.h"
+#include "util/error.h"
 #include "util/file.h"
 #include "util/units.h"
 
@@ -55,17 +58,44 @@ std::string work_summary(const TrainingRun& run) {
          (run.state.threads == 1 ? " thread" : " threads");
 }
 
+// Whether a file is the resolved config of a run, of this version or another: every section spelled
+// out. The config that a user wrote is hardly ever that.
+bool is_resolved_config(const fs::path& file) {
+  const auto json = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("run_name")) {
+    return false;
+  }
+  constexpr std::array kSections{"model", "data", "tokenizer", "optimizer", "schedule", "train"};
+  return std::ranges::all_of(kSections, [&json](const char* section) {
+    return json.contains(section) && json[section].is_object();
+  });
+}
+
+// Where a run has its files, those of the same name that no run made must stay what they are.
+void require_no_stranger(const fs::path& directory) {
+  const auto refuse = [](const fs::path& file) {
+    throw UserError(file.string() +
+                    ": is no run's file, and would be overwritten; choose another --run-dir");
+  };
+  std::error_code none;
+  const fs::path config = directory / kConfigFile;
+  if (fs::exists(config, none)) {
+    return is_resolved_config(config) ? void() : refuse(config);
+  }
+  for (const char* name : {kLogFile, kMetricsFile}) {
+    if (fs::exists(directory / name, none)) {
+      refuse(directory / name);
+    }
+  }
+}
+
 // What a former run, or a former life of this one, wrote about steps that are now made anew.
 std::int64_t cut_back(TrainingRun& run) {
   const std::int64_t keep = run.resumed ? run.state.step : -1;
   if (run.resumed) {
     run.directory.set_aside(run.damaged);
     run.directory.remove_checkpoints_after(run.state.step);
-    const std::vector<std::int64_t> steps = run.directory.checkpoint_steps();
-    if (run.config.checkpoint.keep_best &&
-        std::find(steps.begin(), steps.end(), run.state.best_step) != steps.end()) {
-      run.directory.link_best(run.state.best_step);
-    }
+    run.directory.link(run.config.checkpoint.keep_best ? run.state.best_step : -1);
   }
   return log::cut_metrics_after(run.directory.path() / kMetricsFile, keep);
 }
@@ -85,9 +115,11 @@ Events open_sinks(const TrainingRun& run) {
 Events begin_writing(TrainingRun& run) {
   const fs::path& directory = run.directory.path();
   require_space(run);
+  require_no_stranger(directory);
+  run.directory.keep();
+  write_file_atomically(directory / kConfigFile, config_to_json(run.config));
   log::open_file(directory / kLogFile);
   const std::int64_t cut = cut_back(run);
-  write_file_atomically(directory / kConfigFile, config_to_json(run.config));
   Events events = open_sinks(run);
   for (const std::string& warning : run.warnings) {
     log::warn(warning);

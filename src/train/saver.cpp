@@ -4,6 +4,8 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "log/console.h"
+#include "util/error.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -22,19 +24,7 @@ bool Saver::save() {
   state.loss_scale = run_.scaler.scale();
   state.scale_growth_count = run_.scaler.growth_count();
   try {
-    const auto path =
-        save_checkpoint(run_.directory.path(), {.config = run_.config,
-                                                .model = *run_.model,
-                                                .optimizer = run_.optimizer,
-                                                .state = state,
-                                                .tokenizer = *run_.tokenizer,
-                                                .unigram_counts = run_.unigram_counts});
-    if (run_.config.checkpoint.keep_best && state.best_step == state.step) {
-      run_.directory.link_best(state.step);
-    }
-    run_.directory.remove_old_checkpoints(run_.config.checkpoint);
-    events_.note(state.step, "saved", "saved " + path.string());
-    return true;
+    write();
   } catch (const std::exception& error) {  // no memory for a copy, too: none of it ends a training
     failed_ = true;
     events_.note(state.step, "save_failed",
@@ -42,6 +32,37 @@ bool Saver::save() {
                      " could not be saved, training goes on: " + first_line(error.what()),
                  log::Level::error);
     return false;
+  }
+  tidy();
+  return true;
+}
+
+void Saver::write() {
+  const auto still_ours = [this](SaveStage stage) {
+    if (stage == SaveStage::manifest_written) {
+      run_.directory.require_ours();
+    }
+  };
+  run_.directory.require_ours();
+  const auto path = save_checkpoint(run_.directory.path(),
+                                    {.config = run_.config,
+                                     .model = *run_.model,
+                                     .optimizer = run_.optimizer,
+                                     .state = run_.state,
+                                     .tokenizer = *run_.tokenizer,
+                                     .unigram_counts = run_.unigram_counts},
+                                    still_ours);
+  events_.note(run_.state.step, "saved", "saved " + path.string());
+}
+
+// The checkpoint is safe; what goes wrong here costs room, or a link.
+void Saver::tidy() {
+  const CheckpointConfig& config = run_.config.checkpoint;
+  try {
+    run_.directory.link(config.keep_best ? run_.state.best_step : -1);
+    run_.directory.remove_old_checkpoints(config, run_.state.best_step);
+  } catch (const UserError& error) {
+    log::warn(error.what());
   }
 }
 

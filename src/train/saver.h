@@ -12,13 +12,16 @@ class Saver {
  public:
   Saver(TrainingRun& run, Events& events) : run_(run), events_(events) {}
 
-  // Saves the present state, links it as `best` where it is the best validated one, and removes
-  // checkpoints that nothing keeps. False where the save failed, for whatever reason.
+  // Saves the present state, if the run directory is still this run's; then sets the links and
+  // removes checkpoints that nothing keeps. False where the save failed, for whatever reason.
   bool save();
   // True once a save has failed, whatever went well since.
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:
+  void write();
+  void tidy();
+
   TrainingRun& run_;
   Events& events_;
   bool failed_ = false;

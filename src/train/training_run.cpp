@@ -1,7 +1,6 @@
 #include "train/training_run.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 
 #include "config/load.h"
@@ -16,7 +15,6 @@
 #include "util/units.h"
 
 namespace transnormer {
-namespace fs = std::filesystem;
 namespace {
 
 void refuse_several_processes() {
@@ -136,27 +134,6 @@ void start_anew(TrainingRun& run) {
   run.unigram_counts = count_tokens(run.train_stream, run.tokenizer->size());
 }
 
-// A run directory that was made for a run which then is refused goes again. Of use only to who
-// holds its lock: before that it may be another start's.
-class NewDirectory {
- public:
-  NewDirectory(fs::path path, bool is_new) : path_(std::move(path)), is_new_(is_new) {}
-  ~NewDirectory() {
-    if (is_new_) {
-      std::error_code ignored;
-      fs::remove_all(path_, ignored);
-    }
-  }
-  NewDirectory(const NewDirectory&) = delete;
-  NewDirectory& operator=(const NewDirectory&) = delete;
-
-  void keep() { is_new_ = false; }
-
- private:
-  fs::path path_;
-  bool is_new_;
-};
-
 }  // namespace
 
 std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
@@ -166,15 +143,14 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   const at::Device device = ops::select_device(config.train.device);
   ops::configure_threads(config.train.threads, config.train.deterministic);
 
-  std::error_code unknown;
-  const bool is_missing = !fs::exists(request.run_dir, unknown) && !unknown;
-  std::unique_ptr<TrainingRun> run;  // outlives what follows, and with it the lock
   RunDirectory directory(request.run_dir);
-  NewDirectory new_directory(request.run_dir, is_missing && !directory.holds_a_run());
   StartingPoint start = choose_start(request, directory);
   TrainingState state;
   record_environment(state, device);
   std::vector<std::string> warnings = request.loaded.warnings;
+  for (std::string& warning : directory.warnings()) {
+    warnings.push_back(std::move(warning));
+  }
   std::move(start.warnings.begin(), start.warnings.end(), std::back_inserter(warnings));
   if (start.checkpoint) {
     const std::vector<std::string> changes = compare_settings(*start.checkpoint, config, state);
@@ -189,7 +165,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   AdamW optimizer(named_tensors(*model), config.optimizer);
   const auto& valid = data.find(Split::valid);
 
-  run = std::make_unique<TrainingRun>(
+  auto run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,
                   .device = device,
                   .directory = std::move(directory),
@@ -210,7 +186,6 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   } else {
     start_anew(*run);
   }
-  new_directory.keep();
   return run;
 }
 

@@ -47,8 +47,9 @@ struct TrainingRun {
 [[nodiscard]] std::unique_ptr<TrainingRun> set_up(const TrainRequest& request);
 
 // Opens train.log and the event sinks, writes config.json, cuts away what was written about steps
-// after the one that this run starts from, and says what is going on. Throws WriteError, before
-// any of it where the disk has no room for the checkpoints.
+// after the one that this run starts from, and says what is going on. Throws, before any of it,
+// WriteError where the disk has no room for the checkpoints and UserError where a file that is no
+// run's would be overwritten.
 [[nodiscard]] Events begin_writing(TrainingRun& run);
 
 }  // namespace transnormer

@@ -43,11 +43,33 @@ bool write_all(int descriptor, const char* data, std::size_t size) {
 
 constexpr mode_t kFileMode = 0666;  // less what the umask takes
 
-// Flushes to the disk. Devices and some file systems (of networks, in user space) have no way to:
-// what is there is then as durable as it gets. Returns false with errno set.
+// What devices and some file systems (of networks, in user space) answer that cannot flush.
+bool is_missing_call(int error) {
+  return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP;
+}
+
+// Flushes to the disk, where there is a way to. Returns false with errno set.
 bool flush(int descriptor) {
-  return ::fsync(descriptor) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP ||
-         errno == EROFS;
+  return ::fsync(descriptor) == 0 || is_missing_call(errno) || errno == EROFS;
+}
+
+// Opens a new file of a name that nothing has, made of `path`: a file that was left under such a
+// name is nobody's to overwrite.
+int open_new(const fs::path& path, fs::path& name) {
+  constexpr int kMostNames = 1000;
+  int descriptor = -1;
+  for (int i = 0; i < kMostNames && descriptor < 0; ++i) {
+    name = path.string() + ".tmp." + std::to_string(::getpid()) +
+           (i == 0 ? "" : "." + std::to_string(i));
+    descriptor = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+    if (descriptor < 0 && errno != EEXIST) {
+      break;
+    }
+  }
+  if (descriptor < 0) {
+    name.clear();
+  }
+  return descriptor;
 }
 
 // The descriptor of this process that a path below /proc names, as /dev/stdout does.
@@ -160,11 +182,50 @@ void make_directories(const fs::path& directory) {
   }
 }
 
+bool has_entry(const fs::path& path) {
+  std::error_code none;
+  return fs::exists(fs::symlink_status(path, none));
+}
+
+bool is_link(const fs::path& path) {
+  std::error_code none;
+  return fs::is_symlink(fs::symlink_status(path, none));
+}
+
+fs::path resolve_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  fs::path resolved = error ? fs::path() : fs::weakly_canonical(here / path, error);
+  if (error) {
+    throw UserError(path.string() + ": " + error.message());
+  }
+  if (!resolved.has_filename() && resolved.has_relative_path()) {
+    resolved = resolved.parent_path();  // of "d/" or "gone/.."
+  }
+  return path.is_absolute() ? resolved : resolved.lexically_proximate(here);
+}
+
+bool can_flush(const fs::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool can = descriptor < 0 || ::fsync(descriptor) == 0 || !is_missing_call(errno);
+  if (descriptor >= 0) {
+    ::close(descriptor);
+  }
+  return can;
+}
+
 void replace_symlink(const fs::path& target, const fs::path& link) {
+  if (has_entry(link) && !is_link(link)) {
+    throw WriteError(link.string() + ": cannot be linked: something that is no link has this name");
+  }
   const fs::path temporary = link.string() + ".tmp." + std::to_string(::getpid());
-  ::unlink(temporary.c_str());
-  if (::symlink(target.c_str(), temporary.c_str()) != 0 ||
-      ::rename(temporary.c_str(), link.c_str()) != 0) {
+  if (is_link(temporary)) {
+    ::unlink(temporary.c_str());  // left by a process of the same number
+  }
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) {
+    throw WriteError(link.string() + ": cannot be linked: " + reason());
+  }
+  if (::rename(temporary.c_str(), link.c_str()) != 0) {
     const std::string why = reason();
     ::unlink(temporary.c_str());
     throw WriteError(link.string() + ": cannot be linked: " + why);
@@ -181,7 +242,7 @@ FileWriter::FileWriter(fs::path path) : path_(std::move(path)), target_(path_) {
     target_ = fs::weakly_canonical(directory, none) / target_.filename();
     in_place =
         is_below(target_, "/proc") || (is_below(target_, "/dev") && !is_below(target_, "/dev/shm"));
-    if (own_descriptor(target_) || !fs::is_symlink(fs::symlink_status(target_, none))) {
+    if (own_descriptor(target_) || !is_link(target_)) {
       break;
     }
     target_ = target_.parent_path() / fs::read_symlink(target_, none);
@@ -194,8 +255,7 @@ FileWriter::FileWriter(fs::path path) : path_(std::move(path)), target_(path_) {
   } else if (in_place) {
     descriptor_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    temporary_ = target_.string() + ".tmp." + std::to_string(::getpid());
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode);
+    descriptor_ = open_new(target_, temporary_);
   }
   if (descriptor_ < 0) {
     fail(reason());

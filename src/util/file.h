@@ -23,6 +23,19 @@ void write_file(const std::filesystem::path& path, std::string_view bytes);
 // Readers see the old file or the new, as with a FileWriter.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
+// Whether something has this name, be it a link that leads nowhere; whether it is a link.
+[[nodiscard]] bool has_entry(const std::filesystem::path& path);
+[[nodiscard]] bool is_link(const std::filesystem::path& path);
+
+// The place that a path leads to, links followed, "." and ".." gone, as far as it exists; what does
+// not exist is taken by its name. Relative to the working directory where the given path is. Throws
+// UserError where that cannot be told (a link that leads to itself, no permission).
+[[nodiscard]] std::filesystem::path resolve_path(const std::filesystem::path& path);
+
+// False where the file system cannot flush this file to the disk: a power cut may then lose what
+// was written.
+[[nodiscard]] bool can_flush(const std::filesystem::path& file);
+
 // Flushes a directory's entries, so that a rename in it survives a power cut.
 void sync_directory(const std::filesystem::path& directory);
 
@@ -33,7 +46,8 @@ void reserve_standard_streams();
 // Like std::filesystem::create_directories, but throws WriteError.
 void make_directories(const std::filesystem::path& directory);
 
-// Makes `link` point to `target` (a relative path), replacing a former link in one step.
+// Makes `link` point to `target` (a relative path), replacing a former link in one step. Throws
+// WriteError also where something that is no link has its name, which stays.
 void replace_symlink(const std::filesystem::path& target, const std::filesystem::path& link);
 
 // A file written piece by piece under a temporary name beside it, which finish() flushes to the

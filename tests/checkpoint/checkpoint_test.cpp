@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "checkpoint/fixture.h"
+#include "checkpoint/run_directory.h"
 #include "checkpoint/safetensors.h"
 #include "config/load.h"
 #include "util/error.h"
@@ -39,6 +44,17 @@ class CheckpointTest : public ::testing::Test {
     json manifest = json::parse(read_file(checkpoint / "manifest.json"));
     edit(manifest);
     write_file(checkpoint / "manifest.json", manifest.dump());
+  }
+
+  // As somebody who is careful would: size and digest in the manifest are right.
+  static void edit_state(const fs::path& checkpoint, const std::string& key, const json& value) {
+    json state = json::parse(read_file(checkpoint / "state.json"));
+    state[key] = value;
+    write_file(checkpoint / "state.json", state.dump());
+    edit_manifest(checkpoint, [&](json& manifest) {
+      manifest["files"]["state.json"] = {{"size", state.dump().size()},
+                                         {"sha256", sha256(state.dump())}};
+    });
   }
 
   test::TemporaryDirectory directory_;
@@ -95,18 +111,150 @@ TEST_F(CheckpointTest, HasTheSameBytesWhereverItIsSaved) {
   }
 }
 
-TEST_F(CheckpointTest, OfARunIsItsBestElseItsLatestElseItsNewest) {
+TEST_F(CheckpointTest, OfARunIsTheBestThatTheNewestTellsOfElseTheNewest) {
   const fs::path first = training_.save(run_, 1);
   const fs::path second = training_.save(run_, 2);
-  const fs::path links = run_ / "checkpoints";
   EXPECT_EQ(Checkpoint::open(run_).path(), second);
-  EXPECT_EQ(Checkpoint::open(links / "latest").state().step, 2);
-  replace_symlink("step-00000001", links / "best");
+  training_.state.best_step = 1;
+  const fs::path third = training_.save(run_, 3);
   EXPECT_EQ(Checkpoint::open(run_).path(), first);
-  replace_symlink("step-00000009", links / "best");  // leads nowhere
-  EXPECT_EQ(Checkpoint::open(run_).path(), second);
-  fs::remove(links / "latest");
-  EXPECT_EQ(Checkpoint::open(run_).path(), second);
+  fs::remove_all(first);
+  EXPECT_EQ(Checkpoint::open(run_).path(), third);
+}
+
+TEST_F(CheckpointTest, OfARunIsTheLinkedBestWhereTheBestItselfWasNotSaved) {
+  training_.save(run_, 1);
+  training_.state.best_step = 2;  // that save failed
+  const fs::path third = training_.save(run_, 3);
+  const fs::path best = run_ / "checkpoints/best";
+  replace_symlink("step-00000001", best);
+  EXPECT_EQ(Checkpoint::open(run_).state().step, 1);
+  replace_symlink("step-00000009", best);  // leads nowhere
+  EXPECT_EQ(Checkpoint::open(run_).path(), third);
+  training_.state.best_step = -1;  // no validation counts any more
+  training_.save(run_, 4);
+  replace_symlink("step-00000001", best);
+  EXPECT_EQ(Checkpoint::open(run_).state().step, 4);
+}
+
+TEST_F(CheckpointTest, OfACopyThatMadeLinksIntoDirectoriesIsTheSame) {
+  training_.save(run_, 1);
+  training_.state.best_step = 1;
+  training_.save(run_, 2);
+  const fs::path checkpoints = run_ / "checkpoints";
+  fs::copy(checkpoints / "step-00000002", checkpoints / "best");
+  fs::copy(checkpoints / "step-00000001", checkpoints / "latest");
+  EXPECT_EQ(Checkpoint::open(run_).path(), checkpoints / "step-00000001");
+}
+
+TEST_F(CheckpointTest, IsThePlaceThatALinkLedToWhenItWasOpened) {
+  TinyTraining other(2);
+  training_.save(run_, 1);
+  other.save(run_, 2);
+  const fs::path link = run_ / "checkpoints/latest";
+  replace_symlink("step-00000001", link);
+  const Checkpoint opened = Checkpoint::open(link);
+  EXPECT_EQ(opened.path(), run_ / "checkpoints/step-00000001");
+  replace_symlink("step-00000002", link);
+  EXPECT_EQ(first_difference(named_tensors(*opened.load_model(at::kCPU)),
+                             named_tensors(*training_.model)),
+            "");
+}
+
+TEST_F(CheckpointTest, LoadsWhatWasVerifiedThoughItIsRemovedMeanwhile) {
+  const fs::path path = training_.save(run_, 1);
+  const Checkpoint opened = Checkpoint::open(path);
+  fs::remove_all(path);
+  TinyTraining(2).save(run_, 1);
+  TinyTraining other(3);
+  opened.load_into(*other.model);
+  opened.load_into(*other.optimizer);
+  EXPECT_EQ(first_difference(named_tensors(*other.model), named_tensors(*training_.model)), "");
+  EXPECT_EQ(first_difference(other.optimizer->named_state(), training_.optimizer->named_state()),
+            "");
+}
+
+// While a training makes and removes checkpoints as fast as it can, opening its run finds a sound
+// one each time.
+TEST_F(CheckpointTest, OfARunThatRemovesThemMeanwhileIsAnotherOne) {
+  RunDirectory directory(run_);
+  directory.keep();
+  training_.save(run_, 1);
+  std::atomic<bool> stop = false;
+  std::thread training([&] {
+    CheckpointConfig keep;
+    for (std::int64_t step = 2; !stop; ++step) {
+      training_.state.best_step = step - 1;
+      training_.save(run_, step);
+      directory.remove_old_checkpoints(keep, step - 1);
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(opening_fault(run_), "nothing was thrown");
+  }
+  stop = true;
+  training.join();
+}
+
+TEST_F(CheckpointTest, WithFiguresThatNoTrainingComesToIsRefused) {
+  const std::vector<std::pair<std::string, json>> figures{
+      {"step", -5},
+      {"step", 4611686018427387904},
+      {"tokens", -1},
+      {"optimizer_updates", 2},
+      {"loss_scale", 0},
+      {"loss_scale", -1.5},
+      {"loss_scale", nullptr},
+      {"scale_growth_count", -1},
+      {"skipped_updates", 18446744073709551615U},
+      {"consecutive_skips", -1},
+      {"validated_step", 7},
+      {"best_step", -2},
+      {"validations_without_gain", -1},
+      {"elapsed_s", -1},
+      {"loss_sum", nullptr},
+      {"loss_tokens", -1},
+      {"threads", -1}};
+  for (const auto& [key, value] : figures) {
+    const fs::path path = training_.save(run_, 1);
+    edit_state(path, key, value);
+    EXPECT_THAT(opening_fault(path), AllOf(HasSubstr("state.json: damaged: \"" + key + "\""),
+                                           HasSubstr("expected"), Not(HasSubstr("\n"))))
+        << value;
+  }
+}
+
+TEST_F(CheckpointTest, WithAManifestOfImpossibleNumbersIsRefused) {
+  const fs::path path = training_.save(run_, 60);
+  const std::string whole = read_file(path / "manifest.json");
+  for (const json& number : {json(60.7), json(-60), json("60"), json(18446744073709551615U)}) {
+    for (const char* key : {"step", "tokens"}) {
+      edit_manifest(path, [&](json& manifest) { manifest[key] = number; });
+      EXPECT_THAT(opening_fault(path), HasSubstr("manifest.json: damaged")) << key << number;
+      write_file(path / "manifest.json", whole);
+    }
+    edit_manifest(path, [&](json& manifest) { manifest["files"]["state.json"]["size"] = number; });
+    EXPECT_THAT(opening_fault(path), HasSubstr("damaged")) << number;
+    write_file(path / "manifest.json", whole);
+  }
+}
+
+TEST_F(CheckpointTest, WithCountsOfAnotherVocabularyIsRefused) {
+  training_.unigram_counts.push_back(3);
+  EXPECT_THAT(opening_fault(training_.save(run_, 1)),
+              AllOf(HasSubstr("unigram.bin: damaged"), HasSubstr("counts 9 tokens"),
+                    HasSubstr("the tokenizer has 8")));
+}
+
+TEST_F(CheckpointTest, WithTwentyThousandListedFilesTellsOfSome) {
+  const fs::path path = training_.save(run_, 1);
+  edit_manifest(path, [](json& manifest) {
+    for (int i = 0; i < 20000; ++i) {
+      manifest["files"]["file-" + std::to_string(i)] = {{"size", 1}, {"sha256", ""}};
+    }
+  });
+  EXPECT_THAT(opening_fault(path),
+              AllOf(HasSubstr("missing from the checkpoint"), HasSubstr("and 19990 more files")));
 }
 
 TEST_F(CheckpointTest, ThatIsNoneIsNamed) {

@@ -32,11 +32,15 @@ TinyTraining::TinyTraining(std::uint64_t seed)
   unigram_counts = {0, 0, 7, 0, 30, 20, 10, 1};
 }
 
+CheckpointContent TinyTraining::content() const {
+  return {config, *model, *optimizer, state, *tokenizer, unigram_counts};
+}
+
 std::filesystem::path TinyTraining::save(const std::filesystem::path& run_dir, std::int64_t step,
                                          const std::function<void(SaveStage)>& on_stage) {
   state.step = step;
-  return save_checkpoint(run_dir, {config, *model, *optimizer, state, *tokenizer, unigram_counts},
-                         on_stage);
+  std::filesystem::create_directories(run_dir);
+  return save_checkpoint(run_dir, content(), on_stage);
 }
 
 std::string first_difference(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {

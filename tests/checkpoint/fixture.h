@@ -17,6 +17,8 @@ class TinyTraining {
  public:
   explicit TinyTraining(std::uint64_t seed = 1);
 
+  [[nodiscard]] CheckpointContent content() const;
+  // Makes the run directory, too.
   std::filesystem::path save(const std::filesystem::path& run_dir, std::int64_t step,
                              const std::function<void(SaveStage)>& on_stage = {});
 

@@ -44,11 +44,11 @@ class Safetensors : public ::testing::Test {
  protected:
   [[nodiscard]] std::string listing_fault(const std::string& bytes) const {
     put(path_, bytes);
-    return user_error_of([this] { (void)list_safetensors(path_); });
+    return user_error_of([this] { (void)list_safetensors(InputFile(path_)); });
   }
 
   [[nodiscard]] std::string reading_fault(const std::vector<NamedTensor>& tensors) const {
-    return user_error_of([&] { read_safetensors(path_, tensors); });
+    return user_error_of([&] { read_safetensors(InputFile(path_), tensors); });
   }
 
   [[nodiscard]] json python_reads() const {
@@ -82,14 +82,14 @@ std::vector<NamedTensor> blank_like(const std::vector<NamedTensor>& tensors) {
 TEST_F(Safetensors, ComeBackBitForBit) {
   write_safetensors(path_, tensors_);
   const std::vector<NamedTensor> read = blank_like(tensors_);
-  read_safetensors(path_, read);
+  read_safetensors(InputFile(path_), read);
   EXPECT_EQ(first_difference(tensors_, read), "");
 }
 
 TEST_F(Safetensors, AreReadIntoParametersThatWantGradients) {
   write_safetensors(path_, {{"w", at::ones({2})}});
   const at::Tensor parameter = at::zeros({2}).requires_grad_();
-  read_safetensors(path_, {{"w", parameter}});
+  read_safetensors(InputFile(path_), {{"w", parameter}});
   EXPECT_TRUE(at::equal(parameter, at::ones({2})));
   EXPECT_TRUE(parameter.is_leaf());
 }
@@ -102,7 +102,7 @@ TEST_F(Safetensors, GiveTheSameBytesAndTheirDigest) {
 
 TEST_F(Safetensors, KeepTheOrderGivenAndListIt) {
   write_safetensors(path_, tensors_);
-  const std::vector<TensorInfo> listed = list_safetensors(path_);
+  const std::vector<TensorInfo> listed = list_safetensors(InputFile(path_));
   ASSERT_EQ(listed.size(), tensors_.size());
   for (std::size_t i = 0; i < listed.size(); ++i) {
     EXPECT_EQ(listed[i].name, tensors_[i].name);
@@ -120,9 +120,9 @@ TEST_F(Safetensors, BeginAtAMultipleOfEightBytes) {
 
 TEST_F(Safetensors, StoreHalfPrecisionInSingle) {
   write_safetensors(path_, {{"h", at::tensor({0.5F, 3.0F}).to(at::kBFloat16)}});
-  EXPECT_EQ(list_safetensors(path_)[0].dtype, "F32");
+  EXPECT_EQ(list_safetensors(InputFile(path_))[0].dtype, "F32");
   const at::Tensor read = at::zeros({2}, at::kBFloat16);
-  read_safetensors(path_, {{"h", read}});
+  read_safetensors(InputFile(path_), {{"h", read}});
   EXPECT_TRUE(at::equal(read, at::tensor({0.5F, 3.0F}).to(at::kBFloat16)));
 }
 
@@ -146,7 +146,7 @@ TEST_F(Safetensors, OfPythonsLibraryAreRead) {
   ASSERT_EQ(test::run_python(kScript + " write '" + path_.string() + "'").status, 0);
   const at::Tensor weight = at::zeros({2, 3});
   const at::Tensor steps = at::zeros({2}, at::kLong);
-  read_safetensors(path_, {{"weight", weight}, {"steps", steps}});
+  read_safetensors(InputFile(path_), {{"weight", weight}, {"steps", steps}});
   EXPECT_TRUE(at::equal(weight, at::arange(6, at::kFloat).view({2, 3}) / 4));
   EXPECT_TRUE(at::equal(steps, at::tensor({std::int64_t{1} << 40, std::int64_t{-1}}, at::kLong)));
 }
@@ -167,7 +167,7 @@ TEST_F(Safetensors, NameWhatDoesNotMatch) {
 TEST_F(Safetensors, AreNotTouchedWhereOneDoesNotMatch) {
   write_safetensors(path_, {{"a", at::ones({2})}, {"b", at::ones({1})}});
   const at::Tensor a = at::zeros({2});
-  EXPECT_THROW(read_safetensors(path_, {{"a", a}, {"b", at::zeros({7})}}), UserError);
+  EXPECT_THROW(read_safetensors(InputFile(path_), {{"a", a}, {"b", at::zeros({7})}}), UserError);
   EXPECT_TRUE(at::equal(a, at::zeros({2})));
 }
 
@@ -190,7 +190,7 @@ TEST_F(Safetensors, WithAnyFlippedBitInTheHeaderAreReadOrRefused) {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     put(path_, flipped);
     try {
-      read_safetensors(path_, {{"a", at::zeros({2, 3})}, {"b", at::zeros({1})}});
+      read_safetensors(InputFile(path_), {{"a", at::zeros({2, 3})}, {"b", at::zeros({1})}});
     } catch (const UserError& error) {
       EXPECT_EQ(error.faults().size(), 1U);
     }

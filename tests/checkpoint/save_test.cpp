@@ -11,6 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/fixture.h"
+#include "checkpoint/layout.h"
 #include "checkpoint/run_directory.h"
 #include "util/error.h"
 #include "util/file.h"
@@ -26,8 +27,7 @@ using ::testing::ElementsAre;
 
 constexpr SaveStage kStages[] = {
     SaveStage::begun,         SaveStage::model_written,    SaveStage::optimizer_written,
-    SaveStage::files_written, SaveStage::manifest_written, SaveStage::renamed,
-    SaveStage::linked};
+    SaveStage::files_written, SaveStage::manifest_written, SaveStage::renamed};
 constexpr int kCrashed = 9;
 
 int status_of_child(const std::function<int()>& body) {
@@ -66,6 +66,11 @@ class Save : public ::testing::Test {
     EXPECT_EQ(first_difference(named_tensors(*model), named_tensors(*expected.model)), "");
   }
 
+  [[nodiscard]] fs::path checkpoints() const { return run_ / "checkpoints"; }
+  [[nodiscard]] std::ptrdiff_t entries() const {
+    return std::distance(fs::directory_iterator(checkpoints()), fs::directory_iterator());
+  }
+
   test::TemporaryDirectory directory_;
   fs::path run_ = directory_ / "run";
   TinyTraining first_{1};
@@ -79,7 +84,7 @@ TEST_F(Save, KilledAtAnyStageLeavesALoadableCheckpoint) {
     first_.save(run_, 1);
     crash_at(stage, second_, 2);
     const bool named = stage >= SaveStage::renamed;
-    expect_loads(run_, stage == SaveStage::linked ? second_ : first_);
+    expect_loads(run_, named ? second_ : first_);
     const RunDirectory directory(run_);  // what a resume does
     if (named) {
       EXPECT_THAT(directory.checkpoint_steps(), ElementsAre(1, 2));
@@ -124,9 +129,7 @@ TEST_F(Save, ReplacesOneOfTheSameStepAndLeavesNothingElse) {
   first_.save(run_, 1);
   second_.save(run_, 1);
   expect_loads(run_, second_);
-  // The checkpoint and the link.
-  EXPECT_EQ(std::distance(fs::directory_iterator(run_ / "checkpoints"), fs::directory_iterator()),
-            2);
+  EXPECT_EQ(entries(), 1);
 }
 
 TEST_F(Save, ThatFindsNoSpaceKeepsTheOlderAndRemovesItsTraces) {
@@ -144,8 +147,7 @@ TEST_F(Save, ThatFindsNoSpaceKeepsTheOlderAndRemovesItsTraces) {
   });
   EXPECT_EQ(status, 3);
   expect_loads(run_, first_);
-  EXPECT_EQ(std::distance(fs::directory_iterator(run_ / "checkpoints"), fs::directory_iterator()),
-            2);
+  EXPECT_EQ(entries(), 1);
 }
 
 TEST_F(Save, ThatCannotGetItsNameKeepsTheOlderAndRemovesItsTraces) {
@@ -153,18 +155,69 @@ TEST_F(Save, ThatCannotGetItsNameKeepsTheOlderAndRemovesItsTraces) {
   EXPECT_THROW(second_.save(run_, 2,
                             [this](SaveStage stage) {
                               if (stage == SaveStage::manifest_written) {
-                                fs::remove_all(run_ / "checkpoints/.tmp-step-00000002");
+                                fs::remove_all(checkpoints() / temporary_name(2));
                               }
                             }),
                WriteError);
   expect_loads(run_, first_);
-  EXPECT_EQ(std::distance(fs::directory_iterator(run_ / "checkpoints"), fs::directory_iterator()),
-            2);
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Save, GivenUpAtAnyStageKeepsTheOlderAndRemovesItsTraces) {
+  first_.save(run_, 1);
+  for (const SaveStage stage : kStages) {
+    if (stage == SaveStage::renamed) {
+      break;
+    }
+    for (const std::int64_t step : {1, 2}) {
+      EXPECT_THROW(second_.save(run_, step,
+                                [stage](SaveStage passed) {
+                                  if (passed == stage) {
+                                    throw WriteError("given up");
+                                  }
+                                }),
+                   WriteError);
+      expect_loads(run_, first_);
+      EXPECT_EQ(entries(), 1);
+    }
+  }
+}
+
+TEST_F(Save, DoesNotMakeTheRunDirectoryAnew) {
+  EXPECT_THROW((void)save_checkpoint(run_, first_.content()), WriteError);
+  EXPECT_FALSE(fs::exists(run_));
+}
+
+TEST_F(Save, ThatReplacesOneKeepsWhatOthersPutIntoIt) {
+  first_.save(run_, 1);
+  write_file(checkpoints() / "step-00000001/notes.txt", "mine");
+  second_.save(run_, 1);
+  expect_loads(run_, second_);
+  EXPECT_EQ(read_file(checkpoints() / "step-00000001/notes.txt"), "mine");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Save, ThatReplacesALinkToACheckpointLeavesThatOneAlone) {
+  first_.save(run_, 1);
+  fs::rename(checkpoints() / "step-00000001", directory_ / "elsewhere");
+  fs::create_directory_symlink(directory_ / "elsewhere", checkpoints() / "step-00000001");
+  second_.save(run_, 1);
+  expect_loads(run_, second_);
+  expect_loads(directory_ / "elsewhere", first_);
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Save, DoesNotTakeTheNameOfAFile) {
+  first_.save(run_, 1);
+  write_file(checkpoints() / "step-00000002", "mine");
+  EXPECT_THROW(second_.save(run_, 2), WriteError);
+  EXPECT_EQ(read_file(checkpoints() / "step-00000002"), "mine");
+  EXPECT_EQ(entries(), 2);
 }
 
 TEST_F(Save, IntoAFileIsRefused) {
   write_file(run_, "");
-  EXPECT_THROW(first_.save(run_, 1), WriteError);
+  EXPECT_THROW((void)save_checkpoint(run_, first_.content()), WriteError);
 }
 
 }  // namespace

@@ -42,5 +42,10 @@ TEST(UnigramFile, CutForeignOrNewerIsRefused) {
   EXPECT_THAT(fault_of(newer), HasSubstr("version 2"));
 }
 
+TEST(UnigramFile, WithNumbersThatAreNoCountsIsRefused) {
+  EXPECT_THAT(fault_of(unigram_to_bytes({1, -1})), HasSubstr("no count"));
+  EXPECT_THAT(fault_of(unigram_to_bytes({INT64_MAX, 1})), HasSubstr("no count"));
+}
+
 }  // namespace
 }  // namespace transnormer

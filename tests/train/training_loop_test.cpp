@@ -205,7 +205,8 @@ TEST(TrainingLoop, ValidatesWhenDueAndAtTheEndAndMarksTheBest) {
   EXPECT_EQ(recorded.valid[0].step, 4);
   EXPECT_TRUE(recorded.valid[0].best);
   EXPECT_EQ(recorded.valid[1].step, 6);
-  EXPECT_EQ(run->directory.best_step(), run->state.best_step);
+  EXPECT_EQ(fs::read_symlink(runs.path() / "run/checkpoints/best"),
+            runs.checkpoint("run", run->state.best_step).filename());
 }
 
 TEST(TrainingLoop, NoValidationWhereItIsSwitchedOff) {

@@ -1,0 +1,74 @@
+#include "checkpoint/state_check.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "checkpoint/manifest.h"
+#include "util/units.h"
+
+namespace transnormer {
+namespace {
+
+// More updates than a config can ask for, and more than enough tokens.
+constexpr std::int64_t kMostSteps = 1'000'000'000'000'000;
+constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+
+class StateCheck {
+ public:
+  explicit StateCheck(const std::string& name) : name_(name) {}
+
+  void count(const char* key, std::int64_t value, std::int64_t least, std::int64_t most) const {
+    if (value < least || value > most) {
+      fail(key, std::to_string(value),
+           "an integer from " + std::to_string(least) + " to " + std::to_string(most));
+    }
+  }
+  void amount(const char* key, double value) const {
+    if (!(value >= 0) || std::isinf(value)) {
+      fail(key, format_fixed(value, 3), "a finite number of at least 0");
+    }
+  }
+  void scale(const char* key, double value) const {
+    if (!(value > 0) || std::isinf(value)) {
+      fail(key, format_fixed(value, 3), "a finite number above 0");
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& key, const std::string& value,
+                         const std::string& expected) const {
+    throw DamagedCheckpointError(name_ + ": damaged: \"" + key + "\" is " + value + ", expected " +
+                                 expected);
+  }
+
+  const std::string& name_;
+};
+
+}  // namespace
+
+void check_state(const TrainingState& state, const std::string& name) {
+  const StateCheck check(name);
+  check.count("step", state.step, 0, kMostSteps);
+  check.count("tokens", state.tokens, 0, kMostTokens);
+  check.count("optimizer_updates", state.optimizer_updates, 0, state.step);
+  check.scale("loss_scale", state.loss_scale);
+  check.count("scale_growth_count", state.scale_growth_count, 0, kMostSteps);
+  check.count("skipped_updates", state.skipped_updates, 0, state.step);
+  check.count("consecutive_skips", state.consecutive_skips, 0, state.step);
+  check.count("validated_step", state.validated_step, -1, state.step);
+  check.count("best_step", state.best_step, -1, state.step);
+  if (state.best_step >= 0) {
+    check.amount("best_valid_loss", state.best_valid_loss);
+  }
+  check.count("validations_without_gain", state.validations_without_gain, 0, kMostSteps);
+  check.amount("elapsed_s", state.elapsed_s);
+  check.amount("loss_sum", state.loss_sum);
+  check.count("loss_tokens", state.loss_tokens, 0, state.tokens);
+  for (const auto& [group, moments] : state.gradient_moments) {
+    check.count(("gradient_moments." + group + ".count").c_str(), moments.count, 0, state.step);
+  }
+  check.count("threads", state.threads, 0, kMostSteps);
+}
+
+}  // namespace transnormer
