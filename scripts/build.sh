@@ -89,8 +89,14 @@ venv_state() {
   fi
 }
 
+# Something in .venv that no Python environment has, if there is any: then it is not ours to remove.
+stranger_in_venv() {
+  [[ -L .venv ]] || find .venv -mindepth 1 -maxdepth 1 ! -name bin ! -name etc ! -name include \
+    ! -name lib ! -name lib64 ! -name share ! -name pyvenv.cfg ! -name .gitignore -print -quit
+}
+
 make_venv() {
-  local without=() state python
+  local without=() state python stranger
   if own_libtorch; then
     say "LibTorch: the one in CMAKE_PREFIX_PATH ($CMAKE_PREFIX_PATH)"
     without=(--without torch)
@@ -104,6 +110,9 @@ make_venv() {
     fail ".venv could not be checked (see above); remove it to have it made again"
   if [[ $state != lacking ]]; then
     if [[ -e .venv || -L .venv ]]; then
+      stranger=$(stranger_in_venv)
+      [[ -z $stranger ]] ||
+        fail "$PWD/.venv cannot be used, and holds $stranger, so it is not removed; move it away"
       say "Python environment .venv: $([[ $state == damaged ]] && echo half made || echo cannot be run), starting over"
       rm -rf .venv 2>/dev/null || fail "no permission to remove $PWD/.venv"
     fi

@@ -259,6 +259,25 @@ def title_of(runs):
     return "   ·   ".join(words)
 
 
+def is_replaceable(out):
+    """A picture takes the place of an earlier one only, never of a file named by mistake."""
+    if not out.is_file() or out.stat().st_size == 0:
+        return True
+    with open(out, "rb") as file:
+        return file.read(8) == b"\x89PNG\r\n\x1a\n"
+
+
+def save_picture(figure, out):
+    """Appears whole or not at all."""
+    if not is_replaceable(out):
+        raise SystemExit(f"{pathlib.Path(sys.argv[0]).name}: {out} exists and is no PNG, so it is not "
+                         "replaced; name another file")
+    unfinished = out.with_name(f".{out.name}.part")
+    figure.savefig(unfinished, format="png")
+    plt.close(figure)
+    os.replace(unfinished, out)
+
+
 def draw(runs, out, window):
     plt.rcParams.update(STYLE)
     figure, panels = plt.subplot_mosaic([["loss", "loss", "lr"], ["norm", "std", "last"]],
@@ -272,10 +291,7 @@ def draw(runs, out, window):
     if len(runs) == 1 and 0 < len(runs[0].layers()) <= 24:
         handles, labels = panels["std"].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 13))
-    unfinished = out.with_name(f".{out.name}.part")
-    figure.savefig(unfinished, format="png")
-    plt.close(figure)
-    os.replace(unfinished, out)
+    save_picture(figure, out)
 
 
 def main():

@@ -13,11 +13,10 @@ import csv
 import io
 import json
 import math
-import os
 import pathlib
 import sys
 
-from plot import STYLE, colours, number, plt, shortened
+from plot import STYLE, colours, number, plt, save_picture, shortened
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 
@@ -127,10 +126,7 @@ def draw(points, out):
     figure.suptitle("   ·   ".join(["bench", *common]), fontsize=13, fontweight="bold")
     handles, labels = speed.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4))
-    unfinished = out.with_name(f".{out.name}.part")
-    figure.savefig(unfinished, format="png")
-    plt.close(figure)
-    os.replace(unfinished, out)
+    save_picture(figure, out)
 
 
 def main():

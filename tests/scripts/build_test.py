@@ -114,12 +114,22 @@ class TheBuild(unittest.TestCase):
 
     def test_starts_a_half_made_environment_over(self):
         self.given("venv-state", "damaged")
-        leftover = self.project / ".venv/leftover"
+        leftover = self.project / ".venv/lib/leftover"
+        leftover.parent.mkdir()
         leftover.touch()
         status, said, calls = self.run_build()
         self.assertEqual(status, 0, said)
         self.assertFalse(leftover.exists())
         self.assertIn("python3 -m venv .venv", calls)
+
+    def test_keeps_a_folder_of_that_name_that_holds_something_else(self):
+        self.given("venv-state", "damaged")
+        mine = self.project / ".venv/mine.txt"
+        mine.touch()
+        status, said, _ = self.run_build()
+        self.assertEqual(status, 1)
+        self.assertIn("holds .venv/mine.txt, so it is not removed", said)
+        self.assertTrue(mine.exists())
 
     def test_keeps_an_environment_that_it_cannot_judge(self):
         (self.home / "venv-state").unlink()

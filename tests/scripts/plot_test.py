@@ -93,6 +93,18 @@ class ARunDirectory(unittest.TestCase):
         self.assertEqual(self.picture(second, "--out", out), out)
         self.assert_png(out)
 
+    def test_takes_the_place_of_a_picture_only(self):
+        self.write([train_line(1, 4.0)])
+        out = self.folder / "mine.txt"
+        out.write_text("mine")
+        with self.assertRaisesRegex(SystemExit, "mine.txt exists and is no PNG"):
+            self.picture("--out", out)
+        self.assertEqual(out.read_text(), "mine")
+        out.write_text("")
+        self.picture("--out", out)
+        self.picture("--out", out)
+        self.assert_png(out)
+
     def test_without_a_step_is_refused_by_name(self):
         self.write([{"kind": "event", "step": 0, "name": "started", "message": ""}])
         with self.assertRaisesRegex(SystemExit, "holds no training or validation step yet"):
