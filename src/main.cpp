@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/outcome.h"
+#include "tokenizer/sentencepiece_trainer.h"
 #include "util/file.h"
 #include "util/memory.h"
 #include "util/version.h"
@@ -24,6 +25,9 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (transnormer::is_sentencepiece_worker(argc, argv)) {
+    return transnormer::run_sentencepiece_worker(argv);
+  }
   transnormer::reserve_standard_streams();
   transnormer::keep_freed_memory();
   CLI::App app{"Trains, evaluates and compares linear-attention language models.", "transnormer"};

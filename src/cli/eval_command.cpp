@@ -82,7 +82,7 @@ EvalPlan make_plan(const EvalOptions& options, const Checkpoint& checkpoint) {
 PreparedSplit read_text(const EvalOptions& options, const EvalPlan& plan,
                         const std::shared_ptr<const Tokenizer>& tokenizer) {
   if (!options.text.empty()) {
-    return tokenize_file(options.text, *tokenizer, plan.config.data.line_end);
+    return tokenize_file(options.text, *tokenizer, plan.config.data);
   }
   return prepare_data(plan.config, tokenizer, {.wanted = {options.split}}).at(options.split);
 }
@@ -94,12 +94,13 @@ class PerTokenFile {
       : writer_(path), stream_(stream) {}
 
   void write(std::int64_t first, std::span<const float> losses) {
+    std::vector<std::int64_t> ids(losses.size());
+    stream_.copy(first, std::ssize(ids), ids.data());
     std::string lines;
     for (std::size_t i = 0; i < losses.size(); ++i) {
-      const std::int64_t index = first + static_cast<std::int64_t>(i);
       nlohmann::ordered_json line;
-      line["index"] = index;
-      line["id"] = stream_[index];
+      line["index"] = first + static_cast<std::int64_t>(i);
+      line["id"] = ids[i];
       line["nll"] = losses[i];
       lines += line.dump() + '\n';
     }
@@ -124,10 +125,11 @@ struct Figures {
     const std::int64_t units = counts.words + (line_ends ? counts.lines : 0);
     return std::exp(result.nll_sum / static_cast<double>(units));
   }
-  // Unknown tokens do not tell which word they were: then no text could be read back.
+  // A code length of the bytes only where the tokens tell what they were.
   [[nodiscard]] double bits_per_byte() const {
-    return counts.unknown > 0 ? std::numeric_limits<double>::quiet_NaN()
-                              : result.nll_sum / std::log(2.0) / static_cast<double>(counts.bytes);
+    return counts.unreadable == Unreadable::no
+               ? result.nll_sum / std::log(2.0) / static_cast<double>(counts.bytes)
+               : std::numeric_limits<double>::quiet_NaN();
   }
   [[nodiscard]] std::string protocol() const {
     return "windows of " + std::to_string(window) + " tokens that advance by " +
@@ -171,11 +173,11 @@ void print_table(const Figures& figures) {
   row("word perplexity", format_fixed(figures.word_perplexity(), 3),
       "over " + format_count(counts.words) + " words" +
           (figures.line_ends ? " and " + format_count(counts.lines) + " line ends" : ""));
-  if (counts.unknown == 0) {
+  if (counts.unreadable == Unreadable::no) {
     row("bits a byte", format_fixed(figures.bits_per_byte(), 4),
         "over " + format_count(counts.bytes) + " bytes");
   } else {
-    row("bits a byte", "-", "not defined: unknown tokens hide what the text was");
+    row("bits a byte", "-", std::string("not defined: ") + describe(counts.unreadable));
   }
   row("unigram perplexity", format_fixed(figures.unigram_perplexity, 3),
       "what training counts alone reach on the same tokens");
@@ -192,6 +194,7 @@ std::int64_t windows_a_pass(const Config& config, std::int64_t window, at::Devic
 }
 
 ExitStatus run_eval(const EvalOptions& options) {
+  install_signal_handlers();
   require_replaceable("--per-token", options.per_token, "losses of tokens",
                       [](std::string_view content) { return content.starts_with("{\"index\":"); });
   const at::Device device = ops::select_device(options.device.value_or(DeviceChoice::automatic));
@@ -227,7 +230,6 @@ ExitStatus run_eval(const EvalOptions& options) {
       per_token->write(first, losses);
     };
   }
-  install_signal_handlers();
   Figures figures;
   figures.result = evaluate(*model, text.stream, how);
   bar.finish();

@@ -59,7 +59,7 @@ ExitStatus run_generate(const GenerateRequest& request) {
   const auto model = checkpoint.load_model(device);
 
   const std::vector<TokenId> prompt_ids =
-      encode_prompt(prompt, *tokenizer, checkpoint.config().data.line_end);
+      encode_prompt(prompt, *tokenizer, checkpoint.config().data);
   std::vector<TokenId> inputs{tokenizer->first_input()};
   inputs.insert(inputs.end(), prompt_ids.begin(), prompt_ids.end());
 

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "config/load.h"
 #include "data/prepare.h"
+#include "util/signal.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
@@ -72,6 +73,7 @@ void print_json(const PreparedData& data) {
 }
 
 ExitStatus run_prepare(const PrepareRequest& request) {
+  install_signal_handlers();
   const LoadedConfig loaded = reported(load_config(request.config, request.sets));
   const DataConfig& text = loaded.config.data;
   if (text.train.empty() && text.valid.empty() && text.test.empty()) {

@@ -12,8 +12,10 @@
 #include "config/load.h"
 #include "data/make_tokenizer.h"
 #include "log/console.h"
+#include "tokenizer/plain_text.h"
 #include "tokenizer/tokenizer.h"
 #include "util/file.h"
+#include "util/signal.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
@@ -35,6 +37,7 @@ bool is_tokenizer(std::string_view content) {
 }
 
 ExitStatus run_tokenizer_train(const TrainRequest& request) {
+  install_signal_handlers();
   const LoadedConfig loaded = reported(load_config(request.config, request.sets));
   require_replaceable("--out", request.out, "a tokenizer", is_tokenizer);
   FileWriter out(request.out);
@@ -46,16 +49,31 @@ ExitStatus run_tokenizer_train(const TrainRequest& request) {
   return ExitStatus::done;
 }
 
-// Lines end at '\n' only; the last may lack it. There is no next one where nobody takes the answer.
-bool next_line(std::string& line) {
-  return std::cout && std::getline(std::cin, line);
-}
+// The lines of standard input, less a byte order mark before the first. Lines end at '\n' only; the
+// last may lack it. There is no next one where nobody takes the answer.
+class InputLines {
+ public:
+  bool next(std::string& line) {
+    if (!std::cout || !std::getline(std::cin, line)) {
+      return false;
+    }
+    if (number_++ == 0) {
+      line.erase(0, line.size() - without_byte_order_mark(line).size());
+    }
+    return true;
+  }
+  [[nodiscard]] std::int64_t number() const { return number_; }  // of the last line, from 1
+
+ private:
+  std::int64_t number_ = 0;
+};
 
 ExitStatus run_encode(const std::string& path) {
   const auto tokenizer = load_tokenizer(path);
+  InputLines lines;
   std::string line;
   std::vector<TokenId> ids;
-  while (next_line(line)) {
+  while (lines.next(line)) {
     ids.clear();
     tokenizer->encode_line(line, ids);
     const char* between = "";
@@ -90,9 +108,10 @@ std::vector<TokenId> parse_ids(std::string_view line, std::int64_t number, std::
 
 ExitStatus run_decode(const std::string& path) {
   const auto tokenizer = load_tokenizer(path);
+  InputLines lines;
   std::string line;
-  for (std::int64_t number = 1; next_line(line); ++number) {
-    std::cout << tokenizer->decode(parse_ids(line, number, tokenizer->size())) << '\n';
+  while (lines.next(line)) {
+    std::cout << tokenizer->decode(parse_ids(line, lines.number(), tokenizer->size())) << '\n';
   }
   return ExitStatus::done;
 }

@@ -91,6 +91,7 @@ struct DataConfig {
   std::int64_t tokens_per_sample = 512;
   SampleBreak sample_break = SampleBreak::none;
   LineEnd line_end = LineEnd::eos;
+  bool strip_cr = false;
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -99,6 +99,7 @@ void data_fields(DataConfig& d, FieldVisitor& v) {
          kSampleBreakNames);
   choice(v, {"line_end", "What stands for a line end: the end token, or nothing"}, d.line_end,
          kLineEndNames);
+  v.flag({"strip_cr", "Drops carriage returns that stand before line feeds"}, d.strip_cr);
 }
 
 void tokenizer_fields(TokenizerConfig& t, FieldVisitor& v) {

@@ -23,7 +23,8 @@ struct Batch {
 };
 
 // Cuts a stream into samples of `length` targets; inputs are the stream shifted right by one, its
-// first input is `first_input`. The last short sample is kept, its missing targets masked.
+// first input is `first_input`. The last short sample is kept, its missing targets masked; a stream
+// shorter than one sample is a sample of just its length.
 class Samples {
  public:
   Samples(TokenStream stream, std::int64_t length, TokenId first_input);

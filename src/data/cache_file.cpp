@@ -3,11 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <memory>
-#include <system_error>
 #include <utility>
 
 #include "util/error.h"
@@ -18,11 +13,20 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "caches are little-endian");
 
 constexpr std::array<char, 8> kMagic{'T', 'N', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kHeaderBytes = 512;
-constexpr std::int64_t kNarrowVocabulary = 65536;  // up to here 16 bits hold a token
+constexpr std::uint32_t kVersion = 2;
+constexpr std::size_t kHeaderBytes = 1024;
+
+// Bytes that hold each token of a vocabulary.
+constexpr std::uint32_t width_for(std::int64_t vocab_size) {
+  return vocab_size <= 65536 ? 2 : 4;
+}
 
 using Digest = std::array<char, 64>;
+
+struct Word {
+  std::int64_t count = 0;
+  std::array<char, 40> text{};  // filled with zeros
+};
 
 struct Header {
   std::array<char, 8> magic{};
@@ -35,12 +39,20 @@ struct Header {
   std::int64_t lines = 0;
   std::int64_t bytes = 0;
   std::int64_t words = 0;
-  std::uint64_t line_end = 0;
+  std::int64_t line_end = 0;
+  std::int64_t strip_cr = 0;
+  std::int64_t carriage_returns = 0;
+  std::int64_t dropped_carriage_returns = 0;
+  std::int64_t invalid_bytes = 0;
+  std::int64_t invalid_file = 0;
+  std::int64_t invalid_line = 0;
+  std::int64_t unreadable = 0;
+  std::array<Word, kCommonUnknown> common_unknown{};
   Digest tokenizer{};
   Digest source{};
   Digest content{};
   Digest payload{};
-  std::array<char, 112> reserved{};
+  std::array<char, 328> reserved{};
   Digest header{};  // of all that stands before
 };
 static_assert(sizeof(Header) == kHeaderBytes);
@@ -59,109 +71,162 @@ std::string digest_of(const Header& header) {
   return sha256({reinterpret_cast<const char*>(&header), offsetof(Header, header)});
 }
 
+std::string text(const Word& word) {
+  return {word.text.data(), std::ranges::find(word.text, '\0')};
+}
+
+// The word, cut between characters where it is too long.
+Word word_field(const UnknownWord& unknown) {
+  Word word{.count = unknown.count};
+  std::size_t size = std::min(unknown.word.size(), word.text.size());
+  const auto continues = [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+  };
+  while (size > 0 && size < unknown.word.size() && continues(unknown.word[size])) {
+    --size;
+  }
+  std::copy_n(unknown.word.begin(), size, word.text.begin());
+  return word;
+}
+
+bool is_in_range(const Header& h) {
+  const std::array counts{h.tokens,
+                          h.types,
+                          h.unknown,
+                          h.lines,
+                          h.bytes,
+                          h.words,
+                          h.invalid_file,
+                          h.invalid_line,
+                          h.carriage_returns,
+                          h.invalid_bytes,
+                          h.dropped_carriage_returns};
+  const auto is_negative = [](std::int64_t count) { return count < 0; };
+  const auto last_reason = static_cast<std::int64_t>(Unreadable::uneven_spaces);
+  return std::ranges::none_of(counts, is_negative) && h.vocab_size > 0 &&
+         h.width == width_for(h.vocab_size) && h.line_end >= 0 &&
+         h.line_end <= static_cast<std::int64_t>(LineEnd::none) && h.strip_cr >= 0 &&
+         h.strip_cr <= 1 && h.unreadable >= 0 && h.unreadable <= last_reason;
+}
+
 // The header, checked on its own and against the file's size.
-Header read_header(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    throw UserError(path.string() + ": cannot be read");
-  }
+Header read_header(const InputFile& file) {
+  const std::string name = file.path().string();
   Header header;
-  stream.read(reinterpret_cast<char*>(&header), sizeof header);
-  if (stream.gcount() < 8 || header.magic != kMagic) {
-    throw UserError(path.string() + ": is not a text cache");
+  const std::int64_t present = std::min<std::int64_t>(file.size(), sizeof header);
+  file.read_at(0, &header, static_cast<std::size_t>(present));
+  if (present < 8 || header.magic != kMagic) {
+    throw UserError(name + ": is not a text cache");
   }
-  if (stream.gcount() >= 12 && header.version != kVersion) {
-    throw UserError(path.string() + ": is a text cache of version " +
-                    std::to_string(header.version) + "; this program reads version " +
-                    std::to_string(kVersion));
+  if (present >= 12 && header.version != kVersion) {
+    throw UserError(name + ": is a text cache of version " + std::to_string(header.version) +
+                    "; this program reads version " + std::to_string(kVersion));
   }
-  if (stream.gcount() < static_cast<std::streamsize>(sizeof header)) {
-    throw UserError(path.string() + ": is cut off");
+  if (present < static_cast<std::int64_t>(sizeof header)) {
+    throw UserError(name + ": is cut off");
   }
   if (digest_of(header) != text(header.header)) {
-    throw UserError(path.string() + ": is damaged: its header does not match its digest");
+    throw UserError(name + ": is damaged: its header does not match its digest");
   }
-  const auto expected = kHeaderBytes + static_cast<std::uint64_t>(header.tokens) * header.width;
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error) {
-    throw UserError(path.string() + ": cannot be read: " + error.message());
+  if (!is_in_range(header)) {
+    throw UserError(name + ": is damaged: its header holds figures that cannot be");
   }
-  if (size != expected) {
-    throw UserError(path.string() + ": is " + (size < expected ? "cut off" : "damaged") + ": " +
-                    std::to_string(size) + " bytes where " + std::to_string(expected) +
-                    " are expected");
+  const std::int64_t payload = file.size() - present;
+  if (payload / header.width != header.tokens || payload % header.width != 0) {
+    throw UserError(name + ": is " +
+                    (payload / header.width < header.tokens ? "cut off" : "damaged") + ": " +
+                    std::to_string(payload) + " bytes of tokens where it says " +
+                    std::to_string(header.tokens) + " tokens of " + std::to_string(header.width));
   }
   return header;
 }
 
 CacheInfo info_of(const Header& header) {
-  return {
+  CacheInfo info{
       .version = header.version,
       .token_width = static_cast<int>(header.width),
       .vocab_size = header.vocab_size,
-      .counts = {header.tokens, header.types, header.unknown, header.lines, header.bytes,
-                 header.words},
+      .counts = {.tokens = header.tokens,
+                 .types = header.types,
+                 .unknown = header.unknown,
+                 .lines = header.lines,
+                 .bytes = header.bytes,
+                 .words = header.words,
+                 .findings = {header.carriage_returns, header.dropped_carriage_returns,
+                              header.invalid_bytes, header.invalid_file, header.invalid_line},
+                 .unreadable = static_cast<Unreadable>(header.unreadable)},
       .key = {std::string(text(header.tokenizer)), std::string(text(header.source)),
-              static_cast<LineEnd>(header.line_end)},
+              static_cast<LineEnd>(header.line_end), header.strip_cr != 0},
       .content_digest = std::string(text(header.content)),
       .payload_digest = std::string(text(header.payload)),
   };
-}
-
-CacheInfo verified_info(const std::filesystem::path& path, FileDigests& digests) {
-  CacheInfo info = info_of(read_header(path));
-  if (digests.digest(path, kHeaderBytes) != info.payload_digest) {
-    throw UserError(path.string() + ": is damaged: its tokens do not match their digest");
+  for (const Word& word : header.common_unknown) {
+    if (word.count > 0) {
+      info.counts.common_unknown.push_back({text(word), word.count});
+    }
   }
   return info;
 }
 
-std::filesystem::path temporary_name(const std::filesystem::path& path) {
-  return path.string() + ".tmp";
+CacheInfo verified_info(const InputFile& file, FileDigests& digests) {
+  CacheInfo info = info_of(read_header(file));
+  if (digests.digest(file, kHeaderBytes) != info.payload_digest) {
+    throw UserError(file.path().string() + ": is damaged: its tokens do not match their digest");
+  }
+  return info;
 }
 
 }  // namespace
 
 std::string CacheKey::file_name(const std::string& split) const {
   const std::string end = line_end == LineEnd::eos ? "eos" : "none";
-  const std::string digest = sha256(tokenizer_digest + '\n' + source_digest + '\n' + end);
+  const std::string digest =
+      sha256(tokenizer_digest + '\n' + source_digest + '\n' + end + (strip_cr ? "\nstrip_cr" : ""));
   return split + '-' + digest.substr(0, 32) + ".tokens";
 }
 
 bool is_cache_file(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
+  const InputFile file(path);
   std::array<char, 8> magic{};
-  return stream.read(magic.data(), magic.size()) && magic == kMagic;
+  if (file.size() < std::ssize(magic)) {
+    return false;
+  }
+  file.read_at(0, magic.data(), magic.size());
+  return magic == kMagic;
 }
 
 CacheInfo read_cache_info(const std::filesystem::path& path) {
   FileDigests fresh;
-  return verified_info(path, fresh);
+  return verified_info(InputFile(path), fresh);
 }
 
 OpenedCache open_cache(const std::filesystem::path& path, const CacheKey& key,
                        FileDigests& digests) {
-  OpenedCache cache{verified_info(path, digests), {}};
-  if (cache.info.key != key) {
+  const InputFile file(path);
+  OpenedCache cache{verified_info(file, digests), {}};
+  const CacheInfo& info = cache.info;
+  if (info.key != key) {
     throw UserError(path.string() + ": was made from another text or by another tokenizer");
   }
-  const auto file = std::make_shared<const MappedFile>(path);
-  cache.stream = TokenStream(file, file->data() + kHeaderBytes, cache.info.token_width,
-                             cache.info.counts.tokens);
-  cache.stream.set_digest(cache.info.content_digest);
+  cache.stream = TokenStream({.file = file,
+                              .offset = kHeaderBytes,
+                              .width = info.token_width,
+                              .count = info.counts.tokens,
+                              .vocab_size = info.vocab_size,
+                              .payload_digest = info.payload_digest,
+                              .content_digest = info.content_digest});
   return cache;
 }
 
 CacheWriter::CacheWriter(const std::filesystem::path& path, CacheKey key, std::int64_t vocab_size)
-    : path_(path), key_(std::move(key)), vocab_size_(vocab_size), file_(temporary_name(path)) {
+    : key_(std::move(key)), vocab_size_(vocab_size), file_(path) {
   const Header placeholder;
   file_.write(&placeholder, sizeof placeholder);
 }
 
 void CacheWriter::append(std::span<const TokenId> tokens) {
   content_.update(tokens.data(), tokens.size_bytes());
-  if (vocab_size_ > kNarrowVocabulary) {
+  if (width_for(vocab_size_) == 4) {
     file_.write(tokens.data(), tokens.size_bytes());
     return;
   }
@@ -171,12 +236,13 @@ void CacheWriter::append(std::span<const TokenId> tokens) {
 }
 
 void CacheWriter::finish(const SplitCounts& counts) {
-  const bool narrow = vocab_size_ <= kNarrowVocabulary;
+  const std::uint32_t width = width_for(vocab_size_);
+  const TextFindings& findings = counts.findings;
   const std::string content = content_.hex();
   Header header{
       .magic = kMagic,
       .version = kVersion,
-      .width = narrow ? 2U : 4U,
+      .width = width,
       .vocab_size = vocab_size_,
       .tokens = counts.tokens,
       .types = counts.types,
@@ -184,23 +250,23 @@ void CacheWriter::finish(const SplitCounts& counts) {
       .lines = counts.lines,
       .bytes = counts.bytes,
       .words = counts.words,
-      .line_end = static_cast<std::uint64_t>(key_.line_end),
+      .line_end = static_cast<std::int64_t>(key_.line_end),
+      .strip_cr = key_.strip_cr ? 1 : 0,
+      .carriage_returns = findings.carriage_returns,
+      .dropped_carriage_returns = findings.dropped_carriage_returns,
+      .invalid_bytes = findings.invalid_bytes,
+      .invalid_file = findings.invalid_file,
+      .invalid_line = findings.invalid_line,
+      .unreadable = static_cast<std::int64_t>(counts.unreadable),
       .tokenizer = digest_field(key_.tokenizer_digest),
       .source = digest_field(key_.source_digest),
       .content = digest_field(content),
-      .payload = digest_field(narrow ? payload_.hex() : content),
+      .payload = digest_field(width == 2 ? payload_.hex() : content),
   };
+  std::ranges::transform(counts.common_unknown, header.common_unknown.begin(), word_field);
   header.header = digest_field(digest_of(header));
   file_.write_at(0, &header, sizeof header);
   file_.finish();
-  std::error_code error;
-  std::filesystem::rename(temporary_name(path_), path_, error);
-  if (error) {
-    const std::string why = error.message();
-    std::filesystem::remove(temporary_name(path_), error);
-    throw WriteError(path_.string() + ": cannot be written: " + why);
-  }
-  sync_directory(path_.parent_path());
 }
 
 }  // namespace transnormer

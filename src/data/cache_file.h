@@ -1,8 +1,8 @@
 // The text cache: the tokens of one split in one file, which says what it was made from.
 //
-//   512 bytes  header: magic, format version, token width (2 or 4 bytes), counts, digests of the
-//              tokenizer, the source, the tokens and the payload, and of the header itself
-//   then       the tokens, little-endian
+//   1024 bytes  header: magic, format version, token width (2 or 4 bytes), counts and findings,
+//               digests of the tokenizer, the source, the tokens and the payload, and of the header
+//   then        the tokens, little-endian
 //
 // It is written to a temporary name and renamed, so a file under a cache's name is whole, or was
 // damaged later, which the digests tell.
@@ -28,6 +28,7 @@ struct CacheKey {
   std::string tokenizer_digest;
   std::string source_digest;
   LineEnd line_end = LineEnd::eos;
+  bool strip_cr = false;
   bool operator==(const CacheKey&) const = default;
 
   // The file's name in the cache directory.
@@ -53,7 +54,7 @@ struct CacheInfo {
 
 struct OpenedCache {
   CacheInfo info;
-  TokenStream stream;  // mapped
+  TokenStream stream;
 };
 
 // The same for use: the payload is verified unless `digests` knows the file. Throws UserError also
@@ -71,7 +72,6 @@ class CacheWriter {
   void finish(const SplitCounts& counts);
 
  private:
-  std::filesystem::path path_;
   CacheKey key_;
   std::int64_t vocab_size_;
   FileWriter file_;

@@ -2,13 +2,19 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "util/file_lock.h"
 
 namespace transnormer {
 
 // Makes the directory where it is missing, and locks it. Says on the log where that means to wait.
-// Throws WriteError where the directory cannot be made or written.
+// What writers that died have left there unfinished goes then: files of ours by name, no others.
+// Throws WriteError where the directory cannot be made or written, StoppedError when a signal asks
+// to stop while it waits.
 [[nodiscard]] FileLock lock_cache(const std::filesystem::path& directory);
+
+// The same without waiting: nothing where another process holds the lock.
+[[nodiscard]] std::optional<FileLock> try_lock_cache(const std::filesystem::path& directory);
 
 }  // namespace transnormer

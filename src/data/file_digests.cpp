@@ -1,12 +1,12 @@
 #include "data/file_digests.h"
 
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
+#include "data/cache_lock.h"
 #include "log/console.h"
-#include "util/error.h"
 #include "util/file.h"
 #include "util/hash.h"
 
@@ -15,18 +15,9 @@ namespace {
 
 constexpr int kIndexVersion = 1;
 
-std::string compute(const std::filesystem::path& file, std::int64_t offset) {
-  std::ifstream stream(file, std::ios::binary);
-  stream.seekg(offset);
+std::string compute(const InputFile& file, std::int64_t offset) {
   Sha256 hash;
-  std::vector<char> buffer(std::size_t{1} << 20);
-  while (stream) {
-    stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    hash.update(buffer.data(), static_cast<std::size_t>(stream.gcount()));
-  }
-  if (!stream.eof()) {
-    throw UserError(file.string() + ": cannot be read");
-  }
+  file.for_each_piece(offset, [&hash](std::string_view piece) { hash.update(piece); });
   return hash.hex();
 }
 
@@ -47,7 +38,8 @@ FileDigests::FileDigests(const std::filesystem::path& cache_dir)
   try {
     read_index();
   } catch (const std::exception& error) {
-    log::debug(index_.string() + ": is made anew: " + error.what());
+    log::warn(index_.string() + ": is no index of text digests and stays as it is (" +
+              error.what() + "); remove it, or texts are read once more at every start");
     entries_.clear();
   }
 }
@@ -56,10 +48,13 @@ void FileDigests::read_index() {
   if (!std::filesystem::exists(index_)) {
     return;
   }
-  const auto json = nlohmann::json::parse(read_file(index_));
+  const std::string bytes = read_file(index_);
+  is_ours_ = bytes.empty();
+  const auto json = nlohmann::json::parse(bytes);
   if (json.at("version") != kIndexVersion) {
     return;
   }
+  is_ours_ = json.at("digests").is_object();
   for (const auto& [path, entry] : json.at("digests").items()) {
     entries_[path] = {
         {entry.at("size"), entry.at("modified_ns"), entry.at("changed_ns"), entry.at("inode")},
@@ -68,10 +63,10 @@ void FileDigests::read_index() {
   }
 }
 
-std::string FileDigests::digest(const std::filesystem::path& file, std::int64_t offset) {
+std::string FileDigests::digest(const InputFile& file, std::int64_t offset) {
   std::error_code error;  // a working directory that is gone leaves only the name as it is
-  const std::filesystem::path whole = std::filesystem::absolute(file, error);
-  const std::string name = error ? file.string() : whole.string();
+  const std::filesystem::path whole = std::filesystem::absolute(file.path(), error);
+  const std::string name = error ? file.path().string() : whole.string();
   const FileIdentity identity = identify(file);
   const auto known = entries_.find(name);
   if (known != entries_.end() && known->second.identity == identity &&
@@ -89,7 +84,7 @@ std::string FileDigests::digest(const std::filesystem::path& file, std::int64_t 
 std::string FileDigests::digest(const std::vector<std::filesystem::path>& files) {
   Sha256 all;
   for (const std::filesystem::path& file : files) {
-    all.update(digest(file) + '\n');
+    all.update(digest(InputFile(file)) + '\n');
   }
   return all.hex();
 }
@@ -104,7 +99,11 @@ void FileDigests::save() {
 
 void FileDigests::write_index() {
   std::error_code error;
-  if (!changed_ || !std::filesystem::is_directory(index_.parent_path(), error)) {
+  if (!changed_ || !is_ours_ || !std::filesystem::is_directory(index_.parent_path(), error)) {
+    return;
+  }
+  const std::optional<FileLock> lock = try_lock_cache(index_.parent_path());
+  if (!lock) {
     return;
   }
   nlohmann::json digests = nlohmann::json::object();

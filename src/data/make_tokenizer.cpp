@@ -10,6 +10,7 @@
 #include "data/parallel_text.h"
 #include "data/text_files.h"
 #include "data/text_reader.h"
+#include "data/text_warnings.h"
 #include "data/tokenize.h"
 #include "log/console.h"
 #include "log/progress.h"
@@ -25,19 +26,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> training_files(const Config& config) {
+TextSource training_text(const Config& config) {
   if (config.data.train.empty()) {
     throw UserError(
         "tokenizer.path: is empty, so the tokenizer is made from data.train, which is empty too; "
         "set one of them");
   }
-  return find_text_files(config.data.train, "data.train");
+  return {find_text_files(config.data.train, "data.train"), config.data.strip_cr};
 }
 
 // The lines of a text, one at a time.
 class LineReader {
  public:
-  explicit LineReader(std::vector<fs::path> files) : reader_(std::move(files)) {}
+  explicit LineReader(TextSource source) : reader_(std::move(source)) {}
 
   // Empty lines are passed over: they teach a tokenizer nothing.
   bool next(std::string& line) {
@@ -56,6 +57,7 @@ class LineReader {
   }
 
   [[nodiscard]] std::int64_t bytes_read() const { return reader_.bytes_read(); }
+  [[nodiscard]] const TextFindings& findings() const { return reader_.findings(); }
 
  private:
   TextReader reader_;
@@ -64,10 +66,11 @@ class LineReader {
 };
 
 // `count` lines, each equally likely (reservoir sampling), the same ones for the same text.
-std::vector<std::string> sample_lines(const TextPass& pass, std::int64_t count) {
+std::vector<std::string> sample_lines(const TextPass& pass, std::int64_t count,
+                                      TextFindings& findings) {
   constexpr std::uint64_t kDomain = 0x6C696E6573;  // "lines"
-  LineReader reader(pass.files);
-  log::ProgressBar bar(pass.label, bytes_of(pass.files), 0, pass.progress);
+  LineReader reader(pass.source);
+  log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
   std::vector<std::string> sample;
   std::string line;
   for (std::uint64_t number = 0; reader.next(line); ++number) {
@@ -85,12 +88,13 @@ std::vector<std::string> sample_lines(const TextPass& pass, std::int64_t count) 
     bar.update(reader.bytes_read());
   }
   bar.finish();
+  findings = reader.findings();
   return sample;
 }
 
-WordCounts count_words(const TextPass& pass) {
-  TextReader reader(pass.files);
-  log::ProgressBar bar(pass.label, bytes_of(pass.files), 0, pass.progress);
+WordCounts count_words(const TextPass& pass, TextFindings& findings) {
+  TextReader reader(pass.source);
+  log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
   std::vector<WordCounts> counts(static_cast<std::size_t>(pass.threads));
   std::int64_t done = 0;
   for_each_chunk(
@@ -101,31 +105,34 @@ WordCounts count_words(const TextPass& pass) {
       },
       [&](std::int64_t bytes) { bar.update(done += bytes); });
   bar.finish();
+  findings = reader.findings();
   for (std::size_t thread = 1; thread < counts.size(); ++thread) {
     counts.front().merge(counts[thread]);
   }
   return std::move(counts.front());
 }
 
-std::string make_word_dictionary(const TextPass& pass, const TokenizerConfig& config) {
+std::string make_word_dictionary(const TextPass& pass, const TokenizerConfig& config,
+                                 TextFindings& findings) {
   WordCounts counts;
   if (config.sample_lines > 0) {
-    for (const std::string& line : sample_lines(pass, config.sample_lines)) {
+    for (const std::string& line : sample_lines(pass, config.sample_lines, findings)) {
       counts.add_text(line);
     }
   } else {
-    counts = count_words(pass);
+    counts = count_words(pass, findings);
   }
   if (counts.words().size() == 0) {
-    throw UserError(pass.files.front().string() + ": is empty: it holds no word");
+    throw UserError(pass.source.files.front().string() + ": is empty: it holds no word");
   }
   return make_dictionary(counts, config);
 }
 
-std::string make_sentencepiece_model(const TextPass& pass, const TokenizerConfig& config) {
+std::string make_sentencepiece_model(const TextPass& pass, const TokenizerConfig& config,
+                                     TextFindings& findings) {
   log::info("training a sentencepiece model; this can take minutes");
   if (config.sample_lines > 0) {
-    std::vector<std::string> lines = sample_lines(pass, config.sample_lines);
+    std::vector<std::string> lines = sample_lines(pass, config.sample_lines, findings);
     std::size_t at = 0;
     return train_sentencepiece(
         [&](std::string& line) {
@@ -133,8 +140,11 @@ std::string make_sentencepiece_model(const TextPass& pass, const TokenizerConfig
         },
         config);
   }
-  LineReader reader(pass.files);
-  return train_sentencepiece([&](std::string& line) { return reader.next(line); }, config);
+  LineReader reader(pass.source);
+  std::string model =
+      train_sentencepiece([&](std::string& line) { return reader.next(line); }, config);
+  findings = reader.findings();
+  return model;
 }
 
 bool is_word(const Config& config) {
@@ -142,12 +152,12 @@ bool is_word(const Config& config) {
 }
 
 // All that the made tokenizer is a function of.
-std::string recipe_digest(const std::vector<fs::path>& files, const Config& config,
-                          FileDigests& digests) {
+std::string recipe_digest(const TextSource& text, const Config& config, FileDigests& digests) {
   const TokenizerConfig& t = config.tokenizer;
-  std::string recipe = "1\n" + digests.digest(files);
+  std::string recipe = "2\n" + digests.digest(text.files);
   const auto add = [&recipe](std::int64_t value) { recipe += '\n' + std::to_string(value); };
   add(static_cast<int>(t.type));
+  add(static_cast<int>(text.strip_cr));
   add(t.vocab_size);
   add(t.sample_lines);
   if (is_word(config)) {
@@ -185,20 +195,22 @@ std::optional<std::string> read_made(const fs::path& file, bool warn) {
   return bytes;
 }
 
-std::string make_from(const std::vector<fs::path>& files, const Config& config, bool progress) {
-  const TextPass pass{.files = files,
+// `findings` is set to what came by in the text.
+std::string make_from(const TextSource& text, const Config& config, bool progress,
+                      TextFindings& findings) {
+  const TextPass pass{.source = text,
                       .label = is_word(config) ? "counting words" : "reading lines",
                       .threads = text_threads(config.train),
                       .progress = progress};
-  return is_word(config) ? make_word_dictionary(pass, config.tokenizer)
-                         : make_sentencepiece_model(pass, config.tokenizer);
+  return is_word(config) ? make_word_dictionary(pass, config.tokenizer, findings)
+                         : make_sentencepiece_model(pass, config.tokenizer, findings);
 }
 
 std::string obtain_made(const Config& config, FileDigests& digests, bool progress) {
   const fs::path directory = config.data.cache_dir;
-  const std::vector<fs::path> files = training_files(config);
-  const std::vector<FileIdentity> before = identify(files);
-  const std::string recipe = recipe_digest(files, config, digests);
+  const TextSource text = training_text(config);
+  const std::vector<FileIdentity> before = identify(text.files);
+  const std::string recipe = recipe_digest(text, config, digests);
   const fs::path file =
       directory / ("tokenizer-" + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
   if (std::optional<std::string> made = read_made(file, false)) {
@@ -208,8 +220,9 @@ std::string obtain_made(const Config& config, FileDigests& digests, bool progres
   if (std::optional<std::string> made = read_made(file, true)) {  // by the one we waited for
     return *std::move(made);
   }
-  std::string bytes = make_from(files, config, progress);
-  check_unchanged(files, before, "data.train");
+  TextFindings told_with_the_split;
+  std::string bytes = make_from(text, config, progress, told_with_the_split);
+  check_unchanged(text.files, before, "data.train");
   write_file_atomically(file, bytes);
   write_file_atomically(digest_file(file), digest_line(bytes, file));
   return bytes;
@@ -230,7 +243,11 @@ std::shared_ptr<const Tokenizer> load_configured(const TokenizerConfig& config) 
 }  // namespace
 
 std::string make_tokenizer(const Config& config, bool progress) {
-  return make_from(training_files(config), config, progress);
+  const TextSource text = training_text(config);
+  TextFindings findings;
+  std::string bytes = make_from(text, config, progress, findings);
+  warn_of_findings("data.train", text, findings);
+  return bytes;
 }
 
 std::shared_ptr<const Tokenizer> obtain_tokenizer(const Config& config, FileDigests& digests,

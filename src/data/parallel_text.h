@@ -14,9 +14,9 @@
 namespace transnormer {
 
 // Each of `threads` threads (fewer where the system grants no more) reads a chunk, calls
-// `work(thread, text)` on it, waits until it is the chunk's turn, and calls `consume(result)`. So
-// consume is never called twice at a time, and no more chunks are held than there are threads. The
-// first exception stops all and is thrown.
+// `work(thread, text)` on its text, waits until it is the chunk's turn, and calls
+// `consume(result)`. So consume is never called twice at a time, and no more chunks are held than
+// there are threads. The first exception stops all and is thrown.
 template <typename Work, typename Consume>
 void for_each_chunk(TextReader& reader, int threads, const Work& work, const Consume& consume) {
   std::mutex reading;

@@ -9,6 +9,7 @@
 #include "data/file_digests.h"
 #include "data/make_tokenizer.h"
 #include "data/text_files.h"
+#include "data/text_warnings.h"
 #include "data/tokenize.h"
 #include "log/console.h"
 #include "util/error.h"
@@ -54,8 +55,25 @@ void build_cache(const Job& job) {
   const SplitCounts counts =
       tokenize(job.pass, job.tokenizer, job.key.line_end,
                [&](std::span<const TokenId> tokens) { writer.append(tokens); });
-  check_unchanged(job.pass.files, job.identities, key_of(job.split));
+  check_unchanged(job.pass.source.files, job.identities, key_of(job.split));
   writer.finish(counts);
+}
+
+void warn_of_short_text(Split split, std::int64_t tokens, std::int64_t tokens_per_sample) {
+  if (tokens < tokens_per_sample) {
+    log::warn(key_of(split) + ": has " + format_count(tokens) +
+              " tokens in all, fewer than one sample (data.tokens_per_sample is " +
+              format_count(tokens_per_sample) + "), so it is one shorter sample");
+  }
+}
+
+// Only what started as a cache of ours may be damaged and is built again.
+void refuse_foreign(const fs::path& path) {
+  if (InputFile(path).size() > 0 && !is_cache_file(path)) {
+    throw UserError(path.string() +
+                    ": stands where a text cache belongs and is none, so it is not replaced; "
+                    "remove it, or set another data.cache_dir");
+  }
 }
 
 std::optional<PreparedSplit> open_whole(const Job& job, FileDigests& digests, bool warn) {
@@ -67,6 +85,7 @@ std::optional<PreparedSplit> open_whole(const Job& job, FileDigests& digests, bo
     OpenedCache cache = open_cache(job.cache, job.key, digests);
     return PreparedSplit{std::move(cache.stream), cache.info.counts};
   } catch (const UserError& error) {
+    refuse_foreign(job.cache);
     if (warn) {
       log::warn(std::string(error.what()) + "; it is built again");
     }
@@ -102,18 +121,21 @@ PreparedData prepare_splits(const Config& config, std::shared_ptr<const Tokenize
       continue;
     }
     Job job{.split = split,
-            .pass = {.files = find_text_files(entries, key_of(split)),
+            .pass = {.source = {find_text_files(entries, key_of(split)), config.data.strip_cr},
                      .label = std::string("tokenising ") + to_string(split),
                      .threads = text_threads(config.train),
                      .progress = options.progress},
             .identities = {},
             .tokenizer = *data.tokenizer,
-            .key = {data.tokenizer->digest(), "", config.data.line_end},
+            .key = {data.tokenizer->digest(), "", config.data.line_end, config.data.strip_cr},
             .cache = {}};
-    job.identities = identify(job.pass.files);
-    job.key.source_digest = digests.digest(job.pass.files);
+    job.identities = identify(job.pass.source.files);
+    job.key.source_digest = digests.digest(job.pass.source.files);
     job.cache = fs::path(config.data.cache_dir) / job.key.file_name(to_string(split));
-    data.splits[static_cast<std::size_t>(split)] = open_or_build(job, digests);
+    const PreparedSplit& prepared =
+        data.splits[static_cast<std::size_t>(split)].emplace(open_or_build(job, digests));
+    warn_of_text(key_of(split), job.pass.source, prepared.counts);
+    warn_of_short_text(split, prepared.counts.tokens, config.data.tokens_per_sample);
   }
   digests.save();
   return data;
@@ -153,29 +175,29 @@ PreparedData prepare_data(const Config& config, std::shared_ptr<const Tokenizer>
   return prepare_splits(config, std::move(tokenizer), options, digests);
 }
 
-PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer, LineEnd line_end) {
+PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer,
+                            const DataConfig& config) {
   std::error_code error;  // what cannot be looked up cannot be read, which says why
   if (fs::is_directory(path, error)) {
     throw UserError(path.string() + ": is a directory; expected a text file");
   }
   std::vector<TokenId> tokens;
-  const TextPass pass{.files = {path},
+  const TextPass pass{.source = {{path}, config.strip_cr},
                       .label = "tokenising " + path.filename().string(),
                       .threads = text_threads({}),
                       .progress = true};
   const auto began = std::chrono::steady_clock::now();
   const SplitCounts counts =
-      tokenize(pass, tokenizer, line_end, [&](std::span<const TokenId> chunk) {
+      tokenize(pass, tokenizer, config.line_end, [&](std::span<const TokenId> chunk) {
         tokens.insert(tokens.end(), chunk.begin(), chunk.end());
       });
+  warn_of_text(path.string(), pass.source, counts);
   return {TokenStream(std::move(tokens)), counts, seconds_since(began)};
 }
 
 std::vector<std::int64_t> count_tokens(const TokenStream& stream, std::int64_t vocab_size) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(vocab_size), 0);
-  for (std::int64_t i = 0; i < stream.size(); ++i) {
-    ++counts[static_cast<std::size_t>(stream[i])];
-  }
+  stream.for_each([&counts](TokenId token) { ++counts.at(static_cast<std::size_t>(token)); });
   return counts;
 }
 

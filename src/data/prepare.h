@@ -42,7 +42,8 @@ struct PrepareOptions {
 };
 
 // Loads or makes the tokenizer, then opens the caches of the wanted splits, building those that are
-// missing, stale or damaged. Throws UserError for faults of config, text or tokenizer files.
+// missing, stale or damaged; warns of what is odd in their texts, cached or not. Throws UserError
+// for faults of config, text or tokenizer files, and where a file under a cache's name is no cache.
 [[nodiscard]] PreparedData prepare_data(const Config& config, const PrepareOptions& options = {});
 
 // The same with a given tokenizer (a checkpoint's).
@@ -50,9 +51,9 @@ struct PrepareOptions {
                                         std::shared_ptr<const Tokenizer> tokenizer,
                                         const PrepareOptions& options = {});
 
-// Tokenises one file without a cache (eval --text).
+// Tokenises one file without a cache (eval --text), as the config has texts read.
 [[nodiscard]] PreparedSplit tokenize_file(const std::filesystem::path& path,
-                                          const Tokenizer& tokenizer, LineEnd line_end);
+                                          const Tokenizer& tokenizer, const DataConfig& config);
 
 // How often each token occurs in the stream: [tokenizer.size()].
 [[nodiscard]] std::vector<std::int64_t> count_tokens(const TokenStream& stream,

@@ -11,9 +11,9 @@ namespace transnormer {
 
 Samples::Samples(TokenStream stream, std::int64_t length, TokenId first_input)
     : stream_(std::move(stream)),
-      length_(length),
+      length_(std::clamp<std::int64_t>(stream_.size(), 1, length)),
       first_input_(first_input),
-      count_((stream_.size() + length - 1) / length) {}
+      count_((stream_.size() + length_ - 1) / length_) {}
 
 void Samples::append(std::int64_t index, Batch& batch) const {
   const std::int64_t begin = index * length_;

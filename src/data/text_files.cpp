@@ -32,6 +32,13 @@ std::vector<fs::path> expand_glob(const std::string& pattern) {
   return files;
 }
 
+FileIdentity identity_of(const struct stat& status) {
+  const auto nanoseconds = [](const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  return {status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim), status.st_ino};
+}
+
 // The entry as glob() reads one without wildcards.
 std::string without_escapes(const std::string& entry) {
   std::string text;
@@ -105,10 +112,11 @@ FileIdentity identify(const fs::path& path) {
   if (::stat(path.c_str(), &status) != 0) {
     throw UserError(path.string() + ": cannot be read: " + std::strerror(errno));
   }
-  const auto nanoseconds = [](const timespec& time) {
-    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  };
-  return {status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim), status.st_ino};
+  return identity_of(status);
+}
+
+FileIdentity identify(const InputFile& file) {
+  return identity_of(file.status());
 }
 
 std::vector<FileIdentity> identify(const std::vector<fs::path>& files) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "util/input_file.h"
+
 namespace transnormer {
 
 // The files that the entries (paths and globs) name: entries in their order, the matches of a glob
@@ -28,6 +30,7 @@ struct FileIdentity {
 
 // Throws UserError where the file is missing.
 [[nodiscard]] FileIdentity identify(const std::filesystem::path& path);
+[[nodiscard]] FileIdentity identify(const InputFile& file);
 [[nodiscard]] std::vector<FileIdentity> identify(const std::vector<std::filesystem::path>& files);
 
 // Throws UserError where a file is not what it was when it had this identity: what was made of a

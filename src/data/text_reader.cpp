@@ -3,53 +3,70 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "tokenizer/plain_text.h"
 #include "util/error.h"
+#include "util/signal.h"
 #include "util/units.h"
 
 namespace transnormer {
 
-TextReader::TextReader(std::vector<std::filesystem::path> files, std::size_t chunk_bytes)
-    : files_(std::move(files)), chunk_bytes_(chunk_bytes) {}
+TextReader::TextReader(TextSource source, std::size_t chunk_bytes)
+    : source_(std::move(source)), chunk_bytes_(chunk_bytes) {}
 
 TextReader::~TextReader() {
   close();
 }
 
 bool TextReader::next(TextChunk& chunk) {
-  chunk.text = std::exchange(rest_, {});
-  while (file_ < files_.size()) {
+  while (take_lines(chunk.text)) {
+    clean(chunk.text);
+    if (!chunk.text.empty()) {
+      chunk.number = next_number_++;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Replaces the text by whole lines of one file, as they stand there. False at the end.
+bool TextReader::take_lines(std::string& text) {
+  throw_if_stopped();
+  text = std::exchange(rest_, {});
+  while (file_ < source_.files.size()) {
     if (descriptor_ < 0) {
       open();
     }
-    const std::size_t known = chunk.text.size();
-    if (!fill(chunk.text)) {
+    const std::size_t known = text.size();
+    if (!fill(text)) {
+      if (!text.empty()) {
+        return true;  // the last line lacks its end; the file's end is met once more
+      }
       close();
       ++file_;
-      if (chunk.text.empty()) {
-        continue;
-      }
-      break;
+      continue;
     }
     // Only what came now can hold the last line end; what was there before is part of one line.
-    const std::size_t end = std::string_view(chunk.text).substr(known).rfind('\n');
+    const std::size_t end = std::string_view(text).substr(known).rfind('\n');
     if (end != std::string_view::npos) {
-      rest_ = chunk.text.substr(known + end + 1);
-      chunk.text.resize(known + end + 1);
-      break;
+      rest_ = text.substr(known + end + 1);
+      text.resize(known + end + 1);
+      return true;
     }
   }
-  chunk.number = next_number_++;
-  return !chunk.text.empty();
+  return false;
 }
 
 void TextReader::open() {
   descriptor_ = ::open(file().c_str(), O_RDONLY | O_CLOEXEC);
   file_bytes_read_ = 0;
+  file_lines_ = 0;
+  at_file_start_ = true;
   if (descriptor_ < 0) {
     throw UserError(file().string() + ": cannot be read: " + std::strerror(errno));
   }
@@ -85,7 +102,25 @@ void TextReader::check_is_text(const char* data, std::size_t size) {
     throw UserError(file().string() + ": is not text: a NUL byte at offset " +
                     format_count(offset) + "; expected plain UTF-8 text");
   }
-  saw_carriage_return_ = saw_carriage_return_ || std::memchr(data, '\r', size) != nullptr;
+}
+
+// Takes out of the lines what is no text, and notes what should not be there.
+void TextReader::clean(std::string& text) {
+  if (std::exchange(at_file_start_, false)) {
+    text.erase(0, text.size() - without_byte_order_mark(text).size());
+  }
+  if (source_.strip_cr) {
+    findings_.dropped_carriage_returns += drop_carriage_returns(text);
+  }
+  findings_.carriage_returns += std::ranges::count(text, '\r');
+  const InvalidUtf8 invalid = find_invalid_utf8(text);
+  if (invalid.bytes > 0 && findings_.invalid_bytes == 0) {
+    findings_.invalid_file = static_cast<std::int64_t>(file_);
+    findings_.invalid_line =
+        file_lines_ + 1 + std::ranges::count(text.substr(0, invalid.first), '\n');
+  }
+  findings_.invalid_bytes += invalid.bytes;
+  file_lines_ += std::ranges::count(text, '\n');
 }
 
 }  // namespace transnormer

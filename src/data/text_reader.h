@@ -9,6 +9,21 @@
 
 namespace transnormer {
 
+struct TextSource {
+  std::vector<std::filesystem::path> files;
+  bool strip_cr = false;  // data.strip_cr
+};
+
+// What came by that a text should not hold.
+struct TextFindings {
+  std::int64_t carriage_returns = 0;          // kept
+  std::int64_t dropped_carriage_returns = 0;  // at line ends, by strip_cr
+  std::int64_t invalid_bytes = 0;             // that belong to no character of UTF-8
+  std::int64_t invalid_file = 0;              // the first of them: number of the file,
+  std::int64_t invalid_line = 0;              // and of the line in it, from 1
+  bool operator==(const TextFindings&) const = default;
+};
+
 // Lines end at '\n' only. A file's last line may lack it: the line ends with the file.
 struct TextChunk {
   std::int64_t number = 0;  // 0, 1, 2 ..
@@ -17,28 +32,30 @@ struct TextChunk {
 
 class TextReader {
  public:
-  explicit TextReader(std::vector<std::filesystem::path> files,
-                      std::size_t chunk_bytes = std::size_t{1} << 20);
+  explicit TextReader(TextSource source, std::size_t chunk_bytes = std::size_t{1} << 20);
   ~TextReader();
   TextReader(const TextReader&) = delete;
   TextReader& operator=(const TextReader&) = delete;
 
-  // Replaces the chunk by the next one, about `chunk_bytes` long (longer where a line is). False at
-  // the end. Throws UserError for a file that cannot be read or that is no text (holds NUL bytes).
+  // Replaces the chunk by the next one, about `chunk_bytes` long (longer where a line is), without
+  // the byte order mark of its file and what strip_cr drops. False at the end. Throws UserError for
+  // a file that cannot be read or that is no text (holds NUL bytes), StoppedError when a signal
+  // asks to stop.
   bool next(TextChunk& chunk);
 
   [[nodiscard]] std::int64_t bytes_read() const { return bytes_read_; }
-  // Whether a carriage return came by: a sign of line ends that are not ours.
-  [[nodiscard]] bool saw_carriage_return() const { return saw_carriage_return_; }
+  [[nodiscard]] const TextFindings& findings() const { return findings_; }
 
  private:
-  [[nodiscard]] const std::filesystem::path& file() const { return files_[file_]; }
+  [[nodiscard]] const std::filesystem::path& file() const { return source_.files[file_]; }
   void open();
   void close();
+  bool take_lines(std::string& text);
   bool fill(std::string& text);
   void check_is_text(const char* data, std::size_t size);
+  void clean(std::string& text);
 
-  std::vector<std::filesystem::path> files_;
+  TextSource source_;
   std::size_t chunk_bytes_;
   std::size_t file_ = 0;
   int descriptor_ = -1;
@@ -46,7 +63,9 @@ class TextReader {
   std::int64_t next_number_ = 0;
   std::int64_t bytes_read_ = 0;
   std::int64_t file_bytes_read_ = 0;
-  bool saw_carriage_return_ = false;
+  std::int64_t file_lines_ = 0;  // in the chunks made of the file so far
+  bool at_file_start_ = true;
+  TextFindings findings_;
 };
 
 }  // namespace transnormer

@@ -7,8 +7,8 @@
 
 #include "data/parallel_text.h"
 #include "data/text_reader.h"
-#include "log/console.h"
 #include "log/progress.h"
+#include "tokenizer/text_losses.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -16,7 +16,9 @@ namespace {
 
 struct ChunkTokens {
   std::vector<TokenId> ids;
-  SplitCounts counts;  // without types
+  SplitCounts counts;  // without types and findings
+  TextLosses losses;
+  bool lacks_line_end = false;
 };
 
 std::int64_t count_words(std::string_view text) {
@@ -36,9 +38,10 @@ ChunkTokens tokenize_chunk(std::string_view text, const Tokenizer& tokenizer,
   chunk.ids.reserve(text.size() / 4);
   chunk.counts.bytes = static_cast<std::int64_t>(text.size());
   chunk.counts.words = count_words(text);
+  chunk.lacks_line_end = !text.ends_with('\n');
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
-    tokenizer.encode_line(line, chunk.ids);
+    tokenizer.encode_line(line, chunk.ids, chunk.losses);
     if (line_end) {
       chunk.ids.push_back(*line_end);
     }
@@ -62,12 +65,93 @@ std::optional<TokenId> line_end_token(const Tokenizer& tokenizer, LineEnd line_e
   return tokenizer.end_id();
 }
 
-std::string names(const std::vector<std::filesystem::path>& files) {
-  return files.front().string() +
-         (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "");
-}
+// The commonest words of a stream of them. Beyond a number of different ones the rarest are
+// forgotten, so that memory does not grow with the text: then counts are at least so much.
+class CommonWords {
+ public:
+  void merge(const WordCounts& more) {
+    constexpr std::int32_t kMost = 1 << 17;
+    counts_.merge(more);
+    if (counts_.words().size() > kMost) {
+      counts_ = commonest(kMost / 2);
+    }
+  }
+  [[nodiscard]] std::vector<UnknownWord> list(std::size_t most) const {
+    std::vector<UnknownWord> words;
+    for (const std::int32_t number : counts_.by_falling_count()) {
+      if (words.size() < most) {
+        words.push_back({std::string(counts_.words().word(number)), counts_.count(number)});
+      }
+    }
+    return words;
+  }
+
+ private:
+  [[nodiscard]] WordCounts commonest(std::size_t most) const {
+    WordCounts kept;
+    for (const std::int32_t number : counts_.by_falling_count()) {
+      if (most-- == 0) {
+        break;
+      }
+      kept.add(counts_.words().word(number), counts_.count(number));
+    }
+    return kept;
+  }
+
+  WordCounts counts_;
+};
+
+// What the chunks of a text add up to.
+struct Totals {
+  SplitCounts counts;
+  ReadBack read_back;
+  CommonWords unknown;
+  bool lacks_line_end = false;  // of some file
+
+  void add(const ChunkTokens& chunk) {
+    counts.tokens += chunk.counts.tokens;
+    counts.unknown += chunk.counts.unknown;
+    counts.lines += chunk.counts.lines;
+    counts.bytes += chunk.counts.bytes;
+    counts.words += chunk.counts.words;
+    read_back.merge(chunk.losses.read_back);
+    unknown.merge(chunk.losses.unknown);
+    lacks_line_end = lacks_line_end || chunk.lacks_line_end;
+  }
+
+  // Line ends that are coded must all be there; else there must be none.
+  [[nodiscard]] bool tells_line_ends(bool coded) const {
+    return coded ? !lacks_line_end : lacks_line_end && counts.lines == 1;
+  }
+  [[nodiscard]] Unreadable unreadable(bool codes_line_ends) const {
+    return counts.unknown > 0                             ? Unreadable::unknown_tokens
+           : counts.findings.dropped_carriage_returns > 0 ? Unreadable::dropped_carriage_returns
+           : !tells_line_ends(codes_line_ends)            ? Unreadable::line_ends
+           : read_back.altered()                          ? Unreadable::altered_lines
+           : read_back.uneven()                           ? Unreadable::uneven_spaces
+                                                          : Unreadable::no;
+  }
+};
 
 }  // namespace
+
+const char* describe(Unreadable why) {
+  switch (why) {
+    case Unreadable::unknown_tokens:
+      return "unknown tokens hide what the text was";
+    case Unreadable::dropped_carriage_returns:
+      return "carriage returns were dropped";
+    case Unreadable::line_ends:
+      return "the tokens do not tell where lines end";
+    case Unreadable::altered_lines:
+      return "the tokens of some lines read as something else";
+    case Unreadable::uneven_spaces:
+      return "the tokens do not tell which lines begin or end with a space";
+    case Unreadable::no:
+      break;
+  }
+  return "the text can be read back from its tokens";
+}
 
 std::int64_t bytes_of(const std::vector<std::filesystem::path>& files) {
   std::int64_t bytes = 0;
@@ -87,34 +171,34 @@ int text_threads(const TrainConfig& config) {
 SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd line_end,
                      const std::function<void(std::span<const TokenId>)>& sink) {
   const std::optional<TokenId> end = line_end_token(tokenizer, line_end);
-  TextReader reader(pass.files);
-  log::ProgressBar bar(pass.label, bytes_of(pass.files), 0, pass.progress);
-  SplitCounts counts;
+  TextReader reader(pass.source);
+  log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
+  Totals totals;
   std::vector<std::uint8_t> seen(static_cast<std::size_t>(tokenizer.size()), 0);
   for_each_chunk(
       reader, pass.threads,
       [&](int, std::string_view text) { return tokenize_chunk(text, tokenizer, end); },
-      [&](ChunkTokens chunk) {
+      [&](const ChunkTokens& chunk) {
         for (const TokenId id : chunk.ids) {
           seen[static_cast<std::size_t>(id)] = 1;
         }
-        counts.tokens += chunk.counts.tokens;
-        counts.unknown += chunk.counts.unknown;
-        counts.lines += chunk.counts.lines;
-        counts.bytes += chunk.counts.bytes;
-        counts.words += chunk.counts.words;
+        totals.add(chunk);
         sink(chunk.ids);
-        bar.update(counts.bytes);
+        bar.update(totals.counts.bytes);
       });
   bar.finish();
-  if (reader.saw_carriage_return()) {
-    log::warn(names(pass.files) +
-              ": holds carriage returns; lines end at line feeds only, so they stay in the text");
+  SplitCounts& counts = totals.counts;
+  if (counts.words == 0) {
+    const std::vector<std::filesystem::path>& files = pass.source.files;
+    throw UserError(files.front().string() +
+                    (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "") +
+                    ": is empty: it holds no word");
   }
   counts.types = std::ranges::count(seen, 1);
-  if (counts.words == 0) {
-    throw UserError(names(pass.files) + ": is empty: it holds no word");
-  }
+  counts.findings = reader.findings();
+  counts.bytes += counts.findings.dropped_carriage_returns;
+  counts.unreadable = totals.unreadable(end.has_value());
+  counts.common_unknown = totals.unknown.list(kCommonUnknown);
   return counts;
 }
 

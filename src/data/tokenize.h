@@ -9,12 +9,13 @@
 
 #include "config/config.h"
 #include "data/split_counts.h"
+#include "data/text_reader.h"
 #include "tokenizer/tokenizer.h"
 
 namespace transnormer {
 
 struct TextPass {
-  std::vector<std::filesystem::path> files;
+  TextSource source;
   std::string label;  // before the progress bar
   int threads = 1;
   bool progress = true;  // a bar or lines on stderr
@@ -27,8 +28,8 @@ struct TextPass {
 [[nodiscard]] int text_threads(const TrainConfig& config);
 
 // Tokenises by all threads and hands the tokens to `sink` in the order of the text. Memory does not
-// grow with the text. Throws UserError where the text is empty or no text, or where line ends are
-// to be coded and the tokenizer has no end token.
+// grow with the text. Logs nothing: what is odd stands in the counts. Throws UserError where the
+// text is empty or no text, or where line ends are to be coded and the tokenizer has no end token.
 SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd line_end,
                      const std::function<void(std::span<const TokenId>)>& sink);
 

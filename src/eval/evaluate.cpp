@@ -145,9 +145,7 @@ EvaluateResult evaluate(TransNormer& model, const TokenStream& stream,
 
 double unigram_nll(const TokenStream& stream, const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> seen(counts.size());
-  for (std::int64_t i = 0; i < stream.size(); ++i) {
-    ++seen.at(static_cast<std::size_t>(stream[i]));
-  }
+  stream.for_each([&seen](TokenId token) { ++seen.at(static_cast<std::size_t>(token)); });
   auto total = static_cast<double>(counts.size());
   for (const std::int64_t count : counts) {
     total += static_cast<double>(count);

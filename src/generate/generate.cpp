@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "tokenizer/plain_text.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -37,8 +38,13 @@ at::Tensor last_logits(const TransNormer& model, const at::Tensor& hidden,
 
 }  // namespace
 
-std::vector<TokenId> encode_prompt(std::string_view text, const Tokenizer& tokenizer,
-                                   LineEnd line_end) {
+std::vector<TokenId> encode_prompt(std::string_view prompt, const Tokenizer& tokenizer,
+                                   const DataConfig& config) {
+  std::string cleaned(without_byte_order_mark(prompt));
+  if (config.strip_cr) {
+    drop_carriage_returns(cleaned);
+  }
+  std::string_view text = cleaned;
   std::vector<TokenId> ids;
   const std::optional<TokenId> end = tokenizer.end_id();
   while (!text.empty()) {
@@ -47,7 +53,7 @@ std::vector<TokenId> encode_prompt(std::string_view text, const Tokenizer& token
     if (newline == std::string_view::npos) {
       break;
     }
-    if (line_end == LineEnd::eos && end) {
+    if (config.line_end == LineEnd::eos && end) {
       ids.push_back(*end);
     }
     text.remove_prefix(newline + 1);

@@ -15,9 +15,10 @@
 namespace transnormer {
 
 // The tokens of a prompt, line by line as in training: the end token follows each line that a '\n'
-// ends (where line ends are coded); what stands after the last '\n' is open and gets none.
+// ends (where line ends are coded); what stands after the last '\n' is open and gets none. A byte
+// order mark and, with strip_cr, carriage returns at line ends are no part of the text.
 [[nodiscard]] std::vector<TokenId> encode_prompt(std::string_view text, const Tokenizer& tokenizer,
-                                                 LineEnd line_end);
+                                                 const DataConfig& config);
 
 struct GenerateOptions {
   std::int64_t max_tokens = 100;

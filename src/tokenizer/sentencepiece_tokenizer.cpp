@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tokenizer/sentencepiece_log.h"
+#include "tokenizer/text_losses.h"
 #include "tokenizer/utf8.h"
 #include "util/error.h"
 
@@ -29,6 +30,15 @@ std::string with_spaces(std::string_view piece) {
     text += ' ';
     piece.remove_prefix(found + kSpaceSymbol.size());
   }
+}
+
+char byte_of(const std::string& piece) {  // "<0x0A>"
+  constexpr std::size_t kSize = 6;        // a damaged model may have others
+  unsigned value = 0;
+  if (piece.size() == kSize) {
+    std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
+  }
+  return static_cast<char>(value);
 }
 
 // The library's decoding, one piece at a time. It drops the space that encoding put before a line
@@ -62,12 +72,6 @@ class PieceDecoder final : public StreamDecoder {
   }
 
  private:
-  static char byte_of(const std::string& piece) {  // "<0x0A>"
-    unsigned value = 0;
-    std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
-    return static_cast<char>(value);
-  }
-
   // Takes all characters off the pending bytes that need no further byte.
   std::string take_characters() {
     std::string text;
@@ -133,14 +137,60 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     throw UserError(name + ": is not a whole sentencepiece model (cut or damaged?)");
   }
   spec_ = read_sentencepiece_spec(model_);
+  for (int id = 0; id < processor_->GetPieceSize(); ++id) {
+    const std::string& piece = processor_->IdToPiece(id);
+    texts_.push_back(processor_->IsByte(id)      ? std::string(1, byte_of(piece))
+                     : processor_->IsControl(id) ? std::string()
+                                                 : with_spaces(piece));
+  }
 }
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
-void SentencePieceTokenizer::encode_line(std::string_view line, std::vector<TokenId>& ids) const {
+void SentencePieceTokenizer::encode(std::string_view line, std::vector<TokenId>& ids,
+                                    TextLosses* losses) const {
   std::vector<int> of_line;
   check(processor_->Encode(line, &of_line), "encode");
   ids.insert(ids.end(), of_line.begin(), of_line.end());
+  if (losses != nullptr) {
+    note_losses(line, of_line, *losses);
+  }
+}
+
+void SentencePieceTokenizer::note_losses(std::string_view line, std::span<const int> ids,
+                                         TextLosses& losses) const {
+  if (std::ranges::find(ids, processor_->unk_id()) != ids.end()) {
+    std::vector<std::string> pieces;
+    check(processor_->Encode(line, &pieces), "encode");
+    for (const std::string& piece : pieces) {
+      if (processor_->PieceToId(piece) == processor_->unk_id()) {
+        losses.unknown.add(with_spaces(piece), 1);
+      }
+    }
+    return;  // nothing is read back where tokens are unknown
+  }
+  std::string text;
+  text.reserve(line.size() + 1);
+  for (const int id : ids) {
+    text += texts_[static_cast<std::size_t>(id)];
+  }
+  std::string_view read = text;
+  if ((spec_.add_dummy_prefix || spec_.remove_extra_whitespaces) && read.starts_with(' ')) {
+    read.remove_prefix(1);
+  }
+  if (read == line) {
+    losses.read_back.note_line(!ids.empty(), false, false);
+    return;
+  }
+  const bool first = line.starts_with(' ') && !read.starts_with(' ');
+  line.remove_prefix(first ? 1 : 0);
+  const bool last = line.ends_with(' ') && !read.ends_with(' ');
+  line.remove_suffix(last ? 1 : 0);
+  if (read == line) {
+    losses.read_back.note_line(!ids.empty(), first, last);
+  } else {
+    losses.read_back.note_altered_line();
+  }
 }
 
 std::string SentencePieceTokenizer::decode(std::span<const TokenId> ids) const {

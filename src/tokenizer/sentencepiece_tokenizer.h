@@ -21,7 +21,6 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceTokenizer(std::string model, const std::string& name);
   ~SentencePieceTokenizer() override;
 
-  void encode_line(std::string_view line, std::vector<TokenId>& ids) const override;
   // By the library, each line on its own.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<StreamDecoder> stream_decoder() const override;
@@ -34,11 +33,14 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] std::string file_name() const override { return "tokenizer.model"; }
 
  private:
+  void encode(std::string_view line, std::vector<TokenId>& ids, TextLosses* losses) const override;
+  void note_losses(std::string_view line, std::span<const int> ids, TextLosses& losses) const;
   [[nodiscard]] TokenId known(TokenId id) const { return id < size() ? id : unknown_id(); }
 
   std::string model_;
   SentencePieceSpec spec_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+  std::vector<std::string> texts_;  // of each token, within a line
 };
 
 }  // namespace transnormer

@@ -1,35 +1,49 @@
 #include "tokenizer/sentencepiece_trainer.h"
 
 #include <sentencepiece_trainer.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <iostream>
 #include <string_view>
 #include <unordered_map>
 
+#include "log/console.h"
 #include "tokenizer/sentencepiece_log.h"
+#include "util/child_process.h"
 #include "util/error.h"
+#include "util/memory.h"
+#include "util/units.h"
 
 namespace transnormer {
 namespace {
 
-class Lines final : public sentencepiece::SentenceIterator {
+constexpr std::string_view kWorker = "sentencepiece-worker";
+constexpr char kModel = 'M';    // before an answer of the worker's,
+constexpr char kRefusal = 'R';  // or before the library's reason for having none
+
+// The worker's standard input.
+class InputLines final : public sentencepiece::SentenceIterator {
  public:
-  explicit Lines(const NextLine& next_line) : next_line_(next_line) { Lines::Next(); }
-  bool done() const override { return done_; }
-  void Next() override { done_ = !next_line_(line_); }
+  InputLines() { InputLines::Next(); }
+  bool done() const override { return !std::cin; }
+  void Next() override { std::getline(std::cin, line_); }
   const std::string& value() const override { return line_; }
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
-  const NextLine& next_line_;
   std::string line_;
-  bool done_ = false;
 };
 
-std::unordered_map<std::string, std::string> arguments(const TokenizerConfig& config) {
+std::unordered_map<std::string, std::string> arguments(const std::string& model_type,
+                                                       const std::string& vocab_size,
+                                                       const std::string& byte_fallback) {
   return {
-      {"model_type", config.model_type == SentencePieceModel::bpe ? "bpe" : "unigram"},
-      {"vocab_size", std::to_string(config.vocab_size)},
-      {"byte_fallback", config.byte_fallback ? "true" : "false"},
+      {"model_type", model_type},
+      {"vocab_size", vocab_size},
+      {"byte_fallback", byte_fallback},
       {"normalization_rule_name", "identity"},
       {"remove_extra_whitespaces", "false"},
       {"add_dummy_prefix", "false"},
@@ -37,7 +51,7 @@ std::unordered_map<std::string, std::string> arguments(const TokenizerConfig& co
       {"pad_id", "1"},
       {"eos_id", "2"},
       {"unk_id", "3"},
-      // Lines are never too long; the library's limit of 4,192 bytes would drop paragraphs.
+      // Lines are never too long for it; the library's limit of 4,192 bytes would drop paragraphs.
       {"max_sentence_length", "1073741824"},
       // Sums run over this many parts, so the number must not be that of the machine.
       {"num_threads", "16"},
@@ -61,6 +75,78 @@ UserError refusal(const std::string& message, const TokenizerConfig& config) {
   return UserError("tokenizer: sentencepiece cannot be trained on this text: " + message);
 }
 
+bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+// Where a line that is too long is cut: before its last space, else between two characters.
+std::size_t place_to_cut(std::string_view line) {
+  const std::size_t space = line.substr(0, kLongestTrainingLine).rfind(' ');
+  if (space != std::string_view::npos && space > 0) {
+    return space;
+  }
+  std::size_t place = kLongestTrainingLine;
+  while (place > kLongestTrainingLine - 4 && continues_character(line[place])) {
+    --place;
+  }
+  return place;
+}
+
+// Sends all the lines to the worker. Returns their characters, in all.
+std::int64_t send_lines(const NextLine& next_line, ChildProcess& worker) {
+  constexpr std::size_t kPiece = std::size_t{1} << 16;
+  std::int64_t characters = 0;
+  std::int64_t cut_lines = 0;
+  std::string line;
+  std::string piece;
+  while (next_line(line)) {
+    characters += std::ranges::count_if(line, std::not_fn(continues_character));
+    std::string_view rest = line;
+    cut_lines += rest.size() > kLongestTrainingLine ? 1 : 0;
+    while (rest.size() > kLongestTrainingLine) {
+      const std::size_t place = place_to_cut(rest);
+      piece.append(rest.substr(0, place)).append("\n");
+      rest.remove_prefix(place);
+    }
+    piece.append(rest).append("\n");
+    if (piece.size() >= kPiece) {
+      worker.send(piece);
+      piece.clear();
+    }
+  }
+  worker.send(piece);
+  if (cut_lines > 0) {
+    log::warn("tokenizer: " + format_count(cut_lines) +
+              " lines of the training text are longer than " + format_count(kLongestTrainingLine) +
+              " bytes; sentencepiece learns from them in parts of at most that length");
+  }
+  return characters;
+}
+
+// The library asks for minutes to find that a text does not yield what it never can: each piece
+// that is no special is a byte, a character, or what one place in the text was joined to.
+void check_size(std::int64_t characters, const TokenizerConfig& config) {
+  constexpr std::int64_t kSpecials = 4;
+  constexpr std::int64_t kBytes = 256;
+  constexpr std::int64_t kLargest = std::int64_t{1} << 30;  // its sums of sizes have 32 bits
+  const std::int64_t most =
+      std::min(kLargest, kSpecials + (config.byte_fallback ? kBytes : 0) + 2 * characters);
+  if (config.vocab_size > most) {
+    throw UserError("tokenizer.vocab_size: the training text yields fewer than " +
+                    std::to_string(config.vocab_size) + " pieces; it has " +
+                    format_count(characters) + " characters");
+  }
+}
+
+// More than the machine has would take the memory of others.
+void limit_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0) {
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(machine_memory_bytes()));
+    (void)::setrlimit(RLIMIT_AS, &limit);
+  }
+}
+
 }  // namespace
 
 std::string train_sentencepiece(const NextLine& next_line, const TokenizerConfig& config) {
@@ -68,14 +154,39 @@ std::string train_sentencepiece(const NextLine& next_line, const TokenizerConfig
     throw UserError(
         "tokenizer.vocab_size: must be set to make a sentencepiece model, for instance 8000");
   }
-  silence_sentencepiece();
-  Lines lines(next_line);
-  std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments(config), &lines, &model);
-  if (!status.ok()) {
-    throw refusal(status.error_message(), config);
+  ChildProcess worker({std::string(kWorker),
+                       config.model_type == SentencePieceModel::bpe ? "bpe" : "unigram",
+                       std::to_string(config.vocab_size), config.byte_fallback ? "true" : "false"});
+  check_size(send_lines(next_line, worker), config);
+  const std::string answer = worker.receive();
+  const std::string ending = worker.ending();
+  if (!ending.empty() || answer.empty()) {
+    throw UserError("tokenizer: sentencepiece cannot be trained on this text: the library " +
+                    (ending.empty() ? "gave no answer" : ending) +
+                    "; let it learn from fewer or shorter lines (tokenizer.sample_lines)");
   }
-  return model;
+  if (answer.front() == kRefusal) {
+    throw refusal(answer.substr(1), config);
+  }
+  return answer.substr(1);
+}
+
+bool is_sentencepiece_worker(int argc, char** argv) {
+  return argc == 5 && argv[1] == kWorker;
+}
+
+int run_sentencepiece_worker(char** argv) {
+  follow_parent();
+  limit_memory();
+  silence_sentencepiece();
+  std::ios::sync_with_stdio(false);
+  InputLines lines;
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(
+      arguments(argv[2], argv[3], argv[4]), &lines, &model);
+  std::cout << (status.ok() ? kModel : kRefusal) << (status.ok() ? model : status.error_message());
+  std::cout.flush();
+  return std::cout ? 0 : 1;
 }
 
 }  // namespace transnormer

@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tokenizer/sentencepiece_tokenizer.h"
@@ -29,10 +30,11 @@ const std::string& Tokenizer::digest() const {
 }
 
 std::optional<TokenizerType> tokenizer_type(std::string_view bytes) {
-  // A model starts with its first piece: field 1 of the message, then field 1 of the piece. In a
-  // dictionary that first byte would be an empty line.
+  // A model starts with its first piece: field 1 of the message. In a text that byte would be an
+  // empty line; but the numbers of fields and the sizes in a model are such bytes as no text holds.
   constexpr char kPieceField = 0x0A;
-  if (!bytes.empty() && bytes.front() == kPieceField) {
+  const auto is_control = [](char byte) { return byte >= 0 && byte < '\t'; };
+  if (bytes.starts_with(kPieceField) && std::ranges::any_of(bytes, is_control)) {
     return TokenizerType::sentencepiece;
   }
   if (bytes.empty() || bytes.find('\0') != std::string_view::npos) {

@@ -17,6 +17,8 @@ namespace transnormer {
 
 using TokenId = std::int32_t;
 
+struct TextLosses;
+
 // Turns ids into text one at a time: what a token adds may depend on those before it (spaces
 // between words, bytes that are not a whole character yet).
 class StreamDecoder {
@@ -35,7 +37,13 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Appends the ids of one line, taken verbatim (without its line end; no begin or end token).
-  virtual void encode_line(std::string_view line, std::vector<TokenId>& ids) const = 0;
+  void encode_line(std::string_view line, std::vector<TokenId>& ids) const {
+    encode(line, ids, nullptr);
+  }
+  // The same, and notes what these ids do not tell of the line.
+  void encode_line(std::string_view line, std::vector<TokenId>& ids, TextLosses& losses) const {
+    encode(line, ids, &losses);
+  }
 
   // Text of the ids; an end token shows as a line end.
   [[nodiscard]] virtual std::string decode(std::span<const TokenId> ids) const;
@@ -55,6 +63,9 @@ class Tokenizer {
   [[nodiscard]] const std::string& digest() const;          // of serialized(), computed once
 
  private:
+  virtual void encode(std::string_view line, std::vector<TokenId>& ids,
+                      TextLosses* losses) const = 0;
+
   mutable std::once_flag digest_once_;
   mutable std::string digest_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <numeric>
 
 #include "tokenizer/word_tokenizer.h"
 #include "util/error.h"
@@ -18,15 +19,11 @@ bool is_special_word(std::string_view word) {
 // Numbers of the words that are kept, in the dictionary's order.
 std::vector<std::int32_t> kept_words(const WordCounts& counts, const TokenizerConfig& config) {
   std::vector<std::int32_t> kept;
-  for (std::int32_t number = 0; number < counts.words().size(); ++number) {
+  for (const std::int32_t number : counts.by_falling_count()) {
     if (counts.count(number) >= config.min_count && !is_special_word(counts.words().word(number))) {
       kept.push_back(number);
     }
   }
-  std::ranges::sort(kept, [&](std::int32_t a, std::int32_t b) {
-    return counts.count(a) != counts.count(b) ? counts.count(a) > counts.count(b)
-                                              : counts.words().word(a) < counts.words().word(b);
-  });
   const auto most = static_cast<std::size_t>(config.vocab_size - WordTokenizer::kSpecials);
   if (config.vocab_size > 0 && kept.size() > most) {
     kept.resize(most);
@@ -69,6 +66,15 @@ void WordCounts::add(std::string_view word, std::int64_t times) {
     counts_.push_back(0);
   }
   counts_[number] += times;
+}
+
+std::vector<std::int32_t> WordCounts::by_falling_count() const {
+  std::vector<std::int32_t> numbers(counts_.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::ranges::sort(numbers, [this](std::int32_t a, std::int32_t b) {
+    return count(a) != count(b) ? count(a) > count(b) : words_.word(a) < words_.word(b);
+  });
+  return numbers;
 }
 
 std::string make_dictionary(const WordCounts& counts, const TokenizerConfig& config) {

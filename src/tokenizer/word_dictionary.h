@@ -16,6 +16,7 @@ class WordCounts {
  public:
   // Counts the words of whole lines, separated by '\n'.
   void add_text(std::string_view text);
+  void add(std::string_view word, std::int64_t times);
   void merge(const WordCounts& other);
 
   [[nodiscard]] const WordTable& words() const { return words_; }
@@ -23,9 +24,10 @@ class WordCounts {
     return counts_[static_cast<std::size_t>(number)];
   }
 
- private:
-  void add(std::string_view word, std::int64_t times);
+  // The numbers of all words by falling count, ties by bytes.
+  [[nodiscard]] std::vector<std::int32_t> by_falling_count() const;
 
+ private:
   WordTable words_;
   std::vector<std::int64_t> counts_;
 };

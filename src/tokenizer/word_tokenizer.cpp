@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "tokenizer/plain_text.h"
+#include "tokenizer/text_losses.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -59,14 +61,18 @@ WordTokenizer::WordTokenizer(std::string dictionary, const std::string& name)
   for (const char* special : {"<s>", "<pad>", "</s>", "<unk>"}) {
     words_.insert(special);
   }
-  std::string_view rest = dictionary_;
+  std::string_view rest = without_byte_order_mark(dictionary_);
   for (std::int64_t number = 1; !rest.empty(); ++number) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     const auto where = [&] { return name + ": line " + std::to_string(number) + ": "; };
     const std::string_view word = word_of(line);
     if (word.empty()) {
-      throw UserError(where() + "expected \"word count\", found " + shown(line));
+      const bool at_once = number == 1;  // then it is no dictionary at all
+      throw UserError((at_once
+                           ? name + ": is neither a dictionary nor a sentencepiece model: line 1: "
+                           : where()) +
+                      "expected \"word count\", found " + shown(line));
     }
     const std::int32_t known = words_.size();
     const std::int32_t id = words_.insert(word);
@@ -80,11 +86,32 @@ WordTokenizer::WordTokenizer(std::string dictionary, const std::string& name)
   }
 }
 
-void WordTokenizer::encode_line(std::string_view line, std::vector<TokenId>& ids) const {
+void WordTokenizer::encode(std::string_view line, std::vector<TokenId>& ids,
+                           TextLosses* losses) const {
+  const std::size_t first = ids.size();
+  std::size_t letters = 0;
+  bool has_line_end = false;  // the word </s> reads as a line end
   for_each_word(line, [&](std::string_view word) {
     const std::int32_t id = words_.find(word);
     ids.push_back(id < 0 ? kUnknown : id);
+    letters += word.size();
+    has_line_end = has_line_end || id == kEnd;
+    if (losses != nullptr && ids.back() == kUnknown) {
+      losses->unknown.add(word, 1);
+    }
   });
+  if (losses != nullptr) {
+    const std::size_t words = ids.size() - first;
+    const std::size_t spaces = line.size() - letters;
+    const bool starts = line.starts_with(' ');
+    const bool ends = words > 0 && line.ends_with(' ');
+    const std::size_t between = words == 0 ? 0 : words - 1;
+    if (has_line_end || spaces != between + (starts ? 1 : 0) + (ends ? 1 : 0)) {
+      losses->read_back.note_altered_line();
+    } else {
+      losses->read_back.note_line(words > 0, starts, ends);
+    }
+  }
 }
 
 std::unique_ptr<StreamDecoder> WordTokenizer::stream_decoder() const {

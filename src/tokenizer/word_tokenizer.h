@@ -24,7 +24,6 @@ class WordTokenizer final : public Tokenizer {
   // Throws UserError with the line's number for lines that are malformed, or name a word twice.
   WordTokenizer(std::string dictionary, const std::string& name);
 
-  void encode_line(std::string_view line, std::vector<TokenId>& ids) const override;
   [[nodiscard]] std::unique_ptr<StreamDecoder> stream_decoder() const override;
 
   [[nodiscard]] std::int64_t size() const override { return words_.size(); }
@@ -35,6 +34,8 @@ class WordTokenizer final : public Tokenizer {
   [[nodiscard]] std::string file_name() const override { return "tokenizer.txt"; }
 
  private:
+  void encode(std::string_view line, std::vector<TokenId>& ids, TextLosses* losses) const override;
+
   std::string dictionary_;
   WordTable words_;  // specials first
 };

@@ -1,7 +1,6 @@
 #include "util/input_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,14 +29,19 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
     ::close(*open);
     delete open;
   });
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) {
-    fail(path, std::strerror(errno));
-  }
-  if (!S_ISREG(status.st_mode)) {
+  const struct stat opened = status();
+  if (!S_ISREG(opened.st_mode)) {
     fail(path, "not a regular file");
   }
-  size_ = status.st_size;
+  size_ = opened.st_size;
+}
+
+struct stat InputFile::status() const {
+  struct stat status {};
+  if (::fstat(*descriptor_, &status) != 0) {
+    fail(path_, std::strerror(errno));
+  }
+  return status;
 }
 
 void InputFile::read_at(std::int64_t offset, void* data, std::size_t size) const {

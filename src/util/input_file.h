@@ -1,6 +1,8 @@
 // A file that is kept open to read any part of it, for as long as wanted.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -21,6 +23,7 @@ class InputFile {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::int64_t size() const { return size_; }  // bytes, when it was opened
+  [[nodiscard]] struct stat status() const;                  // of the open file, now
 
   // All of [offset, offset + size). Throws UserError where the file ends before, or cannot be read.
   void read_at(std::int64_t offset, void* data, std::size_t size) const;

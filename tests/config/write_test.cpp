@@ -21,7 +21,7 @@ constexpr const char* kDefaults = R"({
   },
   "data": {
     "train": [], "valid": [], "test": [], "cache_dir": "runs/cache", "tokens_per_sample": 512,
-    "sample_break": "none", "line_end": "eos"
+    "sample_break": "none", "line_end": "eos", "strip_cr": false
   },
   "tokenizer": {
     "type": "word", "path": "", "vocab_size": 0, "min_count": 1, "pad_to_multiple": 8,

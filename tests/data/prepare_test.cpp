@@ -1,5 +1,9 @@
 #include "data/prepare.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sstream>
 #include <thread>
 
 #include "data/cache_file.h"
@@ -52,9 +56,14 @@ TEST_F(Prepare, CodesLinesWithAnEndTokenEachAndCounts) {
   const PreparedData data = prepare();
   const PreparedSplit& split = data.at(Split::train);
   EXPECT_EQ(tokens_of(split.stream), kTokens);
-  EXPECT_EQ(
-      split.counts,
-      (SplitCounts{.tokens = 10, .types = 5, .unknown = 2, .lines = 4, .bytes = 28, .words = 6}));
+  EXPECT_EQ(split.counts, (SplitCounts{.tokens = 10,
+                                       .types = 5,
+                                       .unknown = 2,
+                                       .lines = 4,
+                                       .bytes = 28,
+                                       .words = 6,
+                                       .unreadable = Unreadable::unknown_tokens,
+                                       .common_unknown = {{"<unk>", 1}, {"dog", 1}}}));
   EXPECT_EQ(split.stream.digest(), TokenStream(kTokens).digest());
   EXPECT_FALSE(data.find(Split::valid).has_value());
   EXPECT_THAT(test::fault_of([&] { static_cast<void>(data.at(Split::test)); }),
@@ -117,14 +126,14 @@ TEST_F(Prepare, BuildsAnewWhenTheTextOrTheDictionaryChanges) {
   EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(4, 2));
 }
 
-TEST_F(Prepare, BuildsADamagedCutOrForeignCacheAgain) {
+TEST_F(Prepare, BuildsADamagedCutOrOlderCacheAgain) {
   static_cast<void>(prepare());
   const std::filesystem::path cache = cache_file();
   const std::string whole = read_file(cache);
   std::string flipped = whole;
-  flipped[513] = 1;
-  const std::vector<std::string> bad{flipped,   whole.substr(0, 515),  whole + "x", "",
-                                     "foreign", std::string(600, '\0')};
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  const std::vector<std::string> bad{flipped, whole.substr(0, whole.size() - 1), whole + "x", "",
+                                     whole.substr(0, 8) + '\1' + whole.substr(9)};
   for (const std::string& bytes : bad) {
     test::put(cache, bytes);
     const PreparedData data = prepare();
@@ -132,6 +141,62 @@ TEST_F(Prepare, BuildsADamagedCutOrForeignCacheAgain) {
     EXPECT_EQ(tokens_of(data.at(Split::train).stream), kTokens);
     EXPECT_EQ(read_file(cache), whole);
   }
+}
+
+TEST_F(Prepare, RefusesToReplaceWhatIsNoCache) {
+  static_cast<void>(prepare());
+  const std::filesystem::path cache = cache_file();
+  for (const std::string& bytes : {std::string("notes"), std::string(600, '\0')}) {
+    test::put(cache, bytes);
+    EXPECT_THAT(fault(), HasSubstr(cache.string() + ": stands where a text cache belongs"));
+    EXPECT_EQ(read_file(cache), bytes);
+  }
+}
+
+TEST_F(Prepare, RemovesWhatDeadWritersLeftAndNothingElse) {
+  const std::string digest(32, 'a');
+  const std::vector<std::string> left{
+      "train-" + digest + ".tokens.tmp.123", "valid-" + digest + ".tokens.tmp.tmp.9",
+      "tokenizer-" + digest + ".model.tmp.123", "tokenizer-" + digest + ".txt.sha256.tmp.123",
+      "index.json.tmp.77"};
+  const std::vector<std::string> kept{"train-" + digest + ".tokens",
+                                      "train-" + digest + ".tokens.tmp.",
+                                      "train-" + digest + ".tokens.tmp.12x",
+                                      "train-abc.tokens.tmp.123",
+                                      "notes.tmp.123",
+                                      "my-index.json.tmp.77"};
+  std::filesystem::create_directories(dir_ / "cache" / ("test-" + digest + ".tokens.tmp.5"));
+  for (const auto& names : {left, kept}) {
+    for (const std::string& name : names) {
+      test::put(dir_ / "cache" / name, "x");
+    }
+  }
+  static_cast<void>(prepare());
+  for (const std::string& name : left) {
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "cache" / name)) << name;
+  }
+  for (const std::string& name : kept) {
+    EXPECT_EQ(read_file(dir_ / "cache" / name), "x") << name;
+  }
+  EXPECT_TRUE(std::filesystem::is_directory(dir_ / "cache" / ("test-" + digest + ".tokens.tmp.5")));
+}
+
+TEST_F(Prepare, RemovesWhatACacheWriterThatDiedLeft) {
+  static_cast<void>(prepare());
+  const std::filesystem::path cache = cache_file();
+  std::filesystem::remove(cache);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    CacheWriter writer(cache, {}, 10);
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  const auto files = [this] {
+    return std::distance(std::filesystem::directory_iterator(dir_ / "cache"), {});
+  };
+  ASSERT_EQ(files(), 2) << "the lock and what the writer left";
+  static_cast<void>(prepare());
+  EXPECT_EQ(files(), 2) << "the lock and the cache";
 }
 
 TEST_F(Prepare, BuildsACacheOfAnotherTextUnderItsNameAgain) {
@@ -202,17 +267,138 @@ TEST_F(Prepare, TakesATokenizerThatIsGiven) {
 
 TEST_F(Prepare, TokenizesOneFileWithoutACache) {
   const auto tokenizer = load_tokenizer(dir_ / "dict.txt");
-  const PreparedSplit split = tokenize_file(dir_ / "train.txt", *tokenizer, LineEnd::eos);
+  const PreparedSplit split = tokenize_file(dir_ / "train.txt", *tokenizer, config_.data);
   EXPECT_EQ(tokens_of(split.stream), kTokens);
   EXPECT_EQ(split.counts, prepare().at(Split::train).counts);
   EXPECT_THAT(test::fault_of(
-                  [&] { static_cast<void>(tokenize_file(dir_.path(), *tokenizer, LineEnd::eos)); }),
+                  [&] { static_cast<void>(tokenize_file(dir_.path(), *tokenizer, config_.data)); }),
               HasSubstr("is a directory"));
 }
 
 TEST_F(Prepare, CountsEachToken) {
   EXPECT_THAT(count_tokens(prepare().at(Split::train).stream, 8),
               ElementsAre(0, 0, 4, 2, 2, 1, 1, 0));
+}
+
+// What the log says while this is prepared, times left out.
+class PrepareWarnings : public Prepare {
+ protected:
+  std::vector<std::string> warnings() const {
+    testing::internal::CaptureStderr();
+    static_cast<void>(prepare());
+    std::istringstream log(testing::internal::GetCapturedStderr());
+    std::vector<std::string> warnings;
+    for (std::string line; std::getline(log, line);) {
+      const std::size_t at = line.find(" warning  ");
+      if (at != std::string::npos) {
+        warnings.push_back(line.substr(at + 10));
+      }
+    }
+    return warnings;
+  }
+  // The same from the text and from its cache.
+  void expect_warnings(const std::vector<std::string>& expected) const {
+    EXPECT_EQ(warnings(), expected);
+    EXPECT_EQ(warnings(), expected) << "from the cache";
+  }
+  PrepareWarnings() { config_.data.tokens_per_sample = 1; }
+};
+
+TEST_F(PrepareWarnings, TellOfCarriageReturnsAndTheRemedy) {
+  test::put(dir_ / "train.txt", "the cat\r\nsat\r\n");
+  config_.data.strip_cr = true;
+  expect_warnings({});
+  EXPECT_THAT(tokens_of(prepare().at(Split::train).stream), ElementsAre(4, 5, 2, 6, 2));
+  config_.data.strip_cr = false;
+  test::put(dir_ / "dict.txt", "the 3\ncat\r 2\nsat\r 1\n");
+  expect_warnings(
+      {"data.train: holds 2 carriage returns; lines end at line feeds only, so they stay "
+       "in the text; data.strip_cr=true drops those before line feeds"});
+}
+
+TEST_F(PrepareWarnings, TellOfBytesThatAreNoUtf8) {
+  test::put(dir_ / "a.txt", "the cat\n");
+  test::put(dir_ / "b.txt", "sat\ncat c\xE9\n");
+  test::put(dir_ / "dict.txt", "the 3\ncat 2\nsat 1\nc\xE9 1\n");
+  config_.data.train = {(dir_ / "a.txt").string(), (dir_ / "b.txt").string()};
+  expect_warnings({"data.train: holds 1 byte that are no UTF-8, the first in " +
+                   (dir_ / "b.txt").string() +
+                   ", line 2; convert the text to UTF-8, for instance with iconv"});
+}
+
+TEST_F(PrepareWarnings, TellOfManyUnknownTokensAndTheCommonestWords) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) {
+    text +=
+        "the cat sat the cat sat dog w" + std::to_string(i) + (i % 2 == 0 ? " fox\x1B\n" : "\n");
+  }
+  test::put(dir_ / "train.txt", text);
+  expect_warnings(
+      {"data.train: 26.3% of its tokens are unknown (20 of 76); the commonest: "
+       "\"dog\" 8, \"fox?\" 4, \"w0\" 1, \"w1\" 1, \"w2\" 1"});
+  test::put(dir_ / "train.txt",
+            "the cat sat the cat sat the cat sat the cat sat the cat sat the cat dog\n\n");
+  expect_warnings({});  // a twentieth
+}
+
+TEST_F(PrepareWarnings, CountUnknownWordsInBoundedMemory) {
+  std::string text;
+  for (int i = 0; i < 400000; ++i) {
+    text += "w" + std::to_string(i) + (i % 4 == 0 ? " dog\n" : "\n");
+  }
+  test::put(dir_ / "train.txt", text);
+  EXPECT_EQ(prepare().at(Split::train).counts.common_unknown.front(), (UnknownWord{"dog", 100000}));
+}
+
+TEST_F(PrepareWarnings, TellOfATextShorterThanOneSample) {
+  test::put(dir_ / "train.txt", "the cat\n");
+  config_.data.tokens_per_sample = 3;
+  expect_warnings({});
+  config_.data.tokens_per_sample = 4;
+  expect_warnings(
+      {"data.train: has 3 tokens in all, fewer than one sample (data.tokens_per_sample "
+       "is 4), so it is one shorter sample"});
+}
+
+// Whether the tokens tell the bytes of this text.
+class PrepareReadBack : public Prepare {
+ protected:
+  [[nodiscard]] Unreadable of(const std::string& text) const {
+    test::put(dir_ / "train.txt", text);
+    return prepare().at(Split::train).counts.unreadable;
+  }
+};
+
+TEST_F(PrepareReadBack, HoldsWhereSpacesStandAlike) {
+  EXPECT_EQ(of("the cat\n\nsat\n"), Unreadable::no);
+  EXPECT_EQ(of(" the cat \n \n sat \n"), Unreadable::no);
+  EXPECT_EQ(of(" the cat\n sat\n"), Unreadable::no);
+  EXPECT_EQ(of("\xEF\xBB\xBFthe cat\n"), Unreadable::no);
+  for (const char* text : {" the cat\nsat\n", "the \ncat\n", "the\n\n \n"}) {
+    EXPECT_EQ(of(text), Unreadable::uneven_spaces) << text;
+  }
+}
+
+TEST_F(PrepareReadBack, FailsForRunsOfSpacesAndTheWordThatIsALineEnd) {
+  for (const char* text : {"the  cat\n", "  the\n", "the  \n", "the\n  \n", "the </s> cat\n"}) {
+    EXPECT_EQ(of(text), Unreadable::altered_lines) << text;
+  }
+}
+
+TEST_F(PrepareReadBack, FailsWhereLineEndsAreNotTold) {
+  EXPECT_EQ(of("the cat\nsat"), Unreadable::line_ends);
+  config_.data.line_end = LineEnd::none;
+  EXPECT_EQ(of("the cat\n"), Unreadable::line_ends);
+  EXPECT_EQ(of("the\ncat"), Unreadable::line_ends);
+  EXPECT_EQ(of("the cat"), Unreadable::no);
+}
+
+TEST_F(PrepareReadBack, FailsForUnknownTokensAndDroppedCarriageReturns) {
+  EXPECT_EQ(of("the dog\n"), Unreadable::unknown_tokens);
+  config_.data.strip_cr = true;
+  EXPECT_EQ(of("the cat\r\n"), Unreadable::dropped_carriage_returns);
+  EXPECT_EQ(prepare().at(Split::train).counts.bytes, 9);
+  EXPECT_EQ(of("the cat\n"), Unreadable::no);
 }
 
 // The counts that fairseq's users know.

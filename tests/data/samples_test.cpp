@@ -41,15 +41,25 @@ TEST(Samples, KeepTheLastShortOneWithItsMissingTargetsMasked) {
   EXPECT_EQ(batch.target_tokens, 2);
 }
 
-TEST(Samples, WorkForSamplesOfOneTokenAndStreamsShorterThanOne) {
+TEST(Samples, WorkForSamplesOfOneToken) {
   Batch one;
   Samples(counting_stream(3), 1, 2).append(2, one);
   EXPECT_THAT(one.inputs, ElementsAre(101));
   EXPECT_THAT(one.targets, ElementsAre(102));
-  Batch shorter;
-  Samples(counting_stream(1), 3, 2).append(0, shorter);
-  EXPECT_THAT(shorter.inputs, ElementsAre(2, 2, 2));
-  EXPECT_THAT(shorter.targets, ElementsAre(100, kIgnoredTarget, kIgnoredTarget));
+}
+
+TEST(Samples, AreNotPaddedWhereTheStreamIsShorterThanOne) {
+  const Samples samples(counting_stream(3), 1000000000, 2);
+  EXPECT_EQ(samples.count(), 1);
+  EXPECT_EQ(samples.length(), 3);
+  Batch batch;
+  samples.append(0, batch);
+  samples.append(0, batch);
+  EXPECT_THAT(batch.inputs, ElementsAre(2, 100, 101, 2, 100, 101));
+  EXPECT_THAT(batch.targets, ElementsAre(100, 101, 102, 100, 101, 102));
+  EXPECT_EQ(batch.length, 3);
+  EXPECT_EQ(batch.target_tokens, 6);
+  EXPECT_EQ(Samples(TokenStream(), 5, 2).count(), 0);
 }
 
 std::vector<std::int64_t> epoch_of(SampleOrder& order, std::int64_t samples, std::int64_t epoch) {

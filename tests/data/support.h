@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "data/cache_lock.h"
+#include "log/console.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/temporary_directory.h"
@@ -41,21 +42,13 @@ inline void flip_bit(const std::filesystem::path& path, std::size_t place) {
   put(path, bytes);
 }
 
-// How often this process has the file open.
-inline int times_open(const std::filesystem::path& path) {
-  int times = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    times += static_cast<int>(std::filesystem::read_symlink(entry, gone) == path);
-  }
-  return times;
-}
-
 // The fault of an action that meets the cache directory locked; `meanwhile` runs once the action
 // has come to the lock, which is given up then.
 inline std::string fault_while_locked(const std::filesystem::path& cache_dir,
                                       const std::function<void()>& action,
                                       const std::function<void()>& meanwhile) {
+  const std::filesystem::path log = cache_dir.string() + ".log";
+  log::open_file(log);
   std::optional<FileLock> lock = lock_cache(cache_dir);
   std::string fault;
   std::atomic<bool> done = false;
@@ -63,12 +56,14 @@ inline std::string fault_while_locked(const std::filesystem::path& cache_dir,
     fault = fault_of(action);
     done = true;
   });
-  while (!done && times_open(cache_dir / "lock") < 2) {
+  const auto waits = [&log] { return read_file(log).find("waiting for") != std::string::npos; };
+  while (!done && !waits()) {
     std::this_thread::yield();
   }
   meanwhile();
   lock.reset();
   thread.join();
+  log::close_file();
   return fault;
 }
 

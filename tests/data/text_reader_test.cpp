@@ -22,8 +22,8 @@ class TextReaderTest : public testing::Test {
     return dir_ / name;
   }
   static std::vector<std::string> chunks(const std::vector<std::filesystem::path>& files,
-                                         std::size_t chunk_bytes) {
-    TextReader reader(files, chunk_bytes);
+                                         std::size_t chunk_bytes, bool strip_cr = false) {
+    TextReader reader(TextSource{files, strip_cr}, chunk_bytes);
     std::vector<std::string> all;
     for (TextChunk chunk; reader.next(chunk);) {
       EXPECT_EQ(chunk.number, static_cast<std::int64_t>(all.size()));
@@ -62,13 +62,44 @@ TEST_F(TextReaderTest, RefusesAMissingFile) {
               HasSubstr("none: cannot be read"));
 }
 
-TEST_F(TextReaderTest, NoticesCarriageReturns) {
-  for (const bool with : {false, true}) {
-    TextReader reader({file("a", with ? "one\r\n" : "one\n")});
-    TextChunk chunk;
-    ASSERT_TRUE(reader.next(chunk));
-    EXPECT_EQ(reader.saw_carriage_return(), with);
-    EXPECT_EQ(reader.bytes_read(), with ? 5 : 4);
+TEST_F(TextReaderTest, DropsTheByteOrderMarkOfEachFile) {
+  const std::string mark = "\xEF\xBB\xBF";
+  for (const std::size_t chunk_bytes : {std::size_t{1}, std::size_t{100}}) {
+    const auto all = chunks(
+        {file("a", mark + "one\n" + mark + "two"), file("b", mark), file("c", mark + "three\n")},
+        chunk_bytes);
+    std::string joined;
+    for (const std::string& chunk : all) {
+      joined += chunk;
+    }
+    EXPECT_EQ(joined, "one\n" + mark + "twothree\n");
+  }
+}
+
+TEST_F(TextReaderTest, DropsCarriageReturnsAtLineEndsWhereAsked) {
+  const auto path = file("a", "o\rne\r\n\r\ntwo\r\r\nend\r");
+  for (const std::size_t chunk_bytes : {std::size_t{1}, std::size_t{100}}) {
+    std::string joined;
+    for (const std::string& chunk : chunks({path}, chunk_bytes, true)) {
+      joined += chunk;
+    }
+    EXPECT_EQ(joined, "o\rne\n\ntwo\r\nend");
+  }
+}
+
+TEST_F(TextReaderTest, CountsWhatATextShouldNotHold) {
+  const auto good = file("good", "caf\xC3\xA9 \xF0\x9F\x99\x82\n");
+  const auto bad = file("bad", "one\r\ntwo\ncaf\xE9 \xFF\r\ncut \xE2\x96");
+  for (const bool strip_cr : {false, true}) {
+    TextReader reader(TextSource{{good, bad}, strip_cr}, 7);
+    for (TextChunk chunk; reader.next(chunk);) {
+    }
+    EXPECT_EQ(reader.findings(), (TextFindings{.carriage_returns = strip_cr ? 0 : 2,
+                                               .dropped_carriage_returns = strip_cr ? 2 : 0,
+                                               .invalid_bytes = 4,
+                                               .invalid_file = 1,
+                                               .invalid_line = 3}));
+    EXPECT_EQ(reader.bytes_read(), 11 + 23);
   }
 }
 
@@ -77,7 +108,7 @@ TEST_F(TextReaderTest, IsConsumedInOrderHoweverManyThreadsWork) {
   for (int i = 0; i < 5000; ++i) {
     text += std::to_string(i) + '\n';
   }
-  TextReader reader({file("a", text)}, 64);
+  TextReader reader(TextSource{{file("a", text)}}, 64);
   std::string joined;
   std::atomic<int> busy = 0;
   for_each_chunk(
@@ -97,7 +128,7 @@ TEST_F(TextReaderTest, IsConsumedWhereTheSystemGrantsNoFurtherThread) {
   pthread_attr_setstacksize(&impossible, std::size_t{1} << 52);  // more than there are addresses
   ASSERT_EQ(pthread_setattr_default_np(&impossible), 0);
   EXPECT_THROW(std::thread([] {}), std::system_error);
-  TextReader reader({file("a", "one\ntwo\nthree\n")}, 4);
+  TextReader reader(TextSource{{file("a", "one\ntwo\nthree\n")}}, 4);
   std::string joined;
   for_each_chunk(
       reader, 4, [](int, std::string_view chunk) { return std::string(chunk); },
@@ -107,7 +138,7 @@ TEST_F(TextReaderTest, IsConsumedWhereTheSystemGrantsNoFurtherThread) {
 }
 
 TEST_F(TextReaderTest, StopsAllThreadsAtTheFirstFailure) {
-  TextReader reader({file("a", std::string(10000, '\n'))}, 16);
+  TextReader reader(TextSource{{file("a", std::string(10000, '\n'))}}, 16);
   const auto run = [&] {
     for_each_chunk(
         reader, 4, [](int, std::string_view) -> int { throw UserError("the work failed"); },

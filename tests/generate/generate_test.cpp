@@ -151,7 +151,9 @@ TEST(Generate, RefusesALengthPastALearnedTable) {
 class EncodePrompt : public testing::Test {
  protected:
   std::vector<TokenId> encode(std::string_view text, LineEnd line_end = LineEnd::eos) {
-    return encode_prompt(text, *tokenizer_, line_end);
+    DataConfig config;
+    config.line_end = line_end;
+    return encode_prompt(text, *tokenizer_, config);
   }
   // a 4, b 5; </s> 2, <unk> 3.
   std::shared_ptr<const Tokenizer> tokenizer_ = parse_tokenizer("a 9\nb 8\n", "dictionary");

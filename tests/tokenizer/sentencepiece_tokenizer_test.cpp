@@ -9,6 +9,7 @@
 
 #include "data/shared_data.h"
 #include "tokenizer/sentencepiece_models.h"
+#include "tokenizer/text_losses.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -118,7 +119,7 @@ TEST(SentencePieceTokenizer, ReadsAnIdPastItsSizeAsUnknown) {
 
 TEST(SentencePieceTokenizer, RefusesACutModel) {
   const std::string model = test::library_model({{"vocab_size", "80"}});
-  for (const std::size_t size : {std::size_t{1}, std::size_t{40}, model.size() / 2}) {
+  for (const std::size_t size : {std::size_t{5}, std::size_t{40}, model.size() / 2}) {
     try {
       static_cast<void>(parse_tokenizer(model.substr(0, size), "x.model"));
       ADD_FAILURE() << size;
@@ -126,6 +127,57 @@ TEST(SentencePieceTokenizer, RefusesACutModel) {
       EXPECT_THAT(error.what(), testing::HasSubstr("x.model: is not a whole sentencepiece model"));
     }
   }
+}
+
+// What is noted of these lines.
+TextLosses losses_of(const Tokenizer& tokenizer, const std::vector<std::string>& lines) {
+  TextLosses losses;
+  std::vector<TokenId> ids;
+  for (const std::string& line : lines) {
+    tokenizer.encode_line(line, ids, losses);
+  }
+  return losses;
+}
+
+TEST(SentencePieceTokenizer, TellsWhichLinesAreNotReadBackFromTheirTokens) {
+  const auto exact = parse_tokenizer(test::library_model({{"vocab_size", "330"},
+                                                          {"byte_fallback", "true"},
+                                                          {"normalization_rule_name", "identity"},
+                                                          {"remove_extra_whitespaces", "false"},
+                                                          {"add_dummy_prefix", "false"}}),
+                                     "model");
+  const auto usual = parse_tokenizer(
+      test::library_model({{"vocab_size", "330"}, {"byte_fallback", "true"}}), "model");
+  for (const std::string line : {"the cat", "", "\xE6\x97\xA5", "tab\tx"}) {
+    EXPECT_FALSE(losses_of(*exact, {line}).read_back.altered()) << line;
+    EXPECT_FALSE(losses_of(*usual, {line}).read_back.altered() && line != "tab\tx") << line;
+  }
+  for (const std::string line : {"bad \xFF",
+                                 "a\xE2\x96\x81"
+                                 "b"}) {
+    EXPECT_TRUE(losses_of(*exact, {line}).read_back.altered()) << line;
+    EXPECT_TRUE(losses_of(*usual, {line}).read_back.altered()) << line;
+  }
+  for (const std::string line : {"two  spaces", "  cat", "\xEF\xBC\xA1 fullwidth"}) {
+    EXPECT_FALSE(losses_of(*exact, {line}).read_back.altered()) << line;
+    EXPECT_TRUE(losses_of(*usual, {line}).read_back.altered()) << line;
+  }
+  const std::vector<std::string> alike{" the cat ", " ", " 12 "};
+  const std::vector<std::string> uneven{" the cat ", "12"};
+  for (const auto& tokenizer : {exact, usual}) {
+    EXPECT_FALSE(losses_of(*tokenizer, alike).read_back.altered());
+    EXPECT_FALSE(losses_of(*tokenizer, alike).read_back.uneven());
+    EXPECT_FALSE(losses_of(*tokenizer, uneven).read_back.altered());
+  }
+  EXPECT_FALSE(losses_of(*exact, uneven).read_back.uneven());
+  EXPECT_TRUE(losses_of(*usual, uneven).read_back.uneven());
+}
+
+TEST(SentencePieceTokenizer, NamesWhatItsUnknownTokensStandFor) {
+  const auto tokenizer = parse_tokenizer(test::library_model({{"vocab_size", "80"}}), "model");
+  const WordCounts unknown = losses_of(*tokenizer, {"the \xE6\x97\xA5 cat", "the cat"}).unknown;
+  ASSERT_EQ(unknown.words().size(), 1);
+  EXPECT_EQ(unknown.words().word(0), "\xE6\x97\xA5");
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
 
 #include "tokenizer/sentencepiece_models.h"
 #include "tokenizer/tokenizer.h"
@@ -79,6 +83,75 @@ TEST(SentencePieceTrainer, NamesTheLargestPossibleVocabulary) {
     const std::int64_t largest = std::stoll(fault.substr(at + 20));
     EXPECT_EQ(fault_of(config_of(type, largest)), "none");
     EXPECT_NE(fault_of(config_of(type, largest + 1)), "none");
+  }
+}
+
+// Trains on these lines; the log goes to `told`.
+std::string train_on(std::vector<std::string> lines, const TokenizerConfig& config,
+                     std::string& told) {
+  std::size_t at = 0;
+  testing::internal::CaptureStderr();
+  std::string model = train_sentencepiece(
+      [&](std::string& line) { return at < lines.size() && (line = lines[at++], true); }, config);
+  told = testing::internal::GetCapturedStderr();
+  return model;
+}
+
+// The library itself dies of such a line.
+TEST(SentencePieceTrainer, LearnsFromLinesThatAreTooLongForTheLibraryInParts) {
+  std::string letters;
+  for (int i = 0; i < 40000; ++i) {
+    letters += i % 7 == 0 ? "\xE6\x97\xA5" : "ab";
+  }
+  std::string told;
+  const TokenizerConfig config = config_of(SentencePieceModel::bpe, 270);
+  EXPECT_EQ(parse_tokenizer(train_on({letters, "the cat"}, config, told), "made")->size(), 270);
+  EXPECT_THAT(told,
+              testing::HasSubstr("1 lines of the training text are longer than 16,384 bytes"));
+}
+
+TEST(SentencePieceTrainer, CutsLongLinesBeforeSpaces) {
+  std::string line;
+  std::vector<std::string> parts(1);
+  for (int i = 0; line.size() < 3 * kLongestTrainingLine; ++i) {
+    const std::string word = (i == 0 ? "w" : " w") + std::to_string(i * 7919 % 1000);
+    line += word;
+    if (parts.back().size() + word.size() > kLongestTrainingLine) {
+      parts.emplace_back();
+    }
+    parts.back() += word;
+  }
+  std::string told;
+  const TokenizerConfig config = config_of(SentencePieceModel::unigram, 320);
+  const std::string of_parts = train_on(parts, config, told);
+  EXPECT_EQ(told, "");
+  EXPECT_EQ(train_on({line}, config, told), of_parts);
+}
+
+TEST(SentencePieceTrainer, RefusesASizeThatTheTextNeverYieldsAtOnce) {
+  for (const auto type : {SentencePieceModel::unigram, SentencePieceModel::bpe}) {
+    EXPECT_THAT(fault_of(config_of(type, INT32_MAX)),
+                testing::MatchesRegex("tokenizer.vocab_size: the training text yields fewer than "
+                                      "2147483647 pieces; it has [0-9,]+ characters"));
+  }
+}
+
+TEST(SentencePieceTrainer, TellsInOneLineWhatTheLibraryDiedOf) {
+  const auto next_line = [](std::string& line) {
+    static int lines = 0;
+    line = "the cat";
+    std::ifstream children("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+    if (pid_t child = 0; children >> child) {
+      ::kill(child, SIGKILL);
+    }
+    return ++lines < 10;
+  };
+  try {
+    static_cast<void>(train_sentencepiece(next_line, config_of(SentencePieceModel::bpe, 270)));
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("tokenizer: sentencepiece cannot be trained on "
+                                                  "this text: the library was ended by signal 9"));
   }
 }
 

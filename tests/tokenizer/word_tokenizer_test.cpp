@@ -75,6 +75,15 @@ TEST(WordTokenizer, KeepsTheFileAsItWasReadAndItsDigest) {
   EXPECT_EQ(tokenizer->digest(), sha256(file));
 }
 
+TEST(WordTokenizer, ReadsADictionaryBehindAByteOrderMark) {
+  const std::string file = "\xEF\xBB\xBFthe 1\ncat 1\n";
+  const auto tokenizer = parse_tokenizer(file, "dict.txt");
+  std::vector<TokenId> ids;
+  tokenizer->encode_line("the cat", ids);
+  EXPECT_EQ(ids, (std::vector<TokenId>{4, 5}));
+  EXPECT_EQ(tokenizer->digest(), sha256(file));
+}
+
 TEST(WordTokenizer, RefusesFaultyDictionariesByLine) {
   EXPECT_EQ(fault_of("a 1\nb\n"), "dict.txt: line 2: expected \"word count\", found \"b\"");
   EXPECT_THAT(fault_of("a 1\n\nb 1\n"), HasSubstr("dict.txt: line 2: expected"));
@@ -93,6 +102,10 @@ TEST(WordTokenizer, IsToldFromAModelAndFromNeitherByContent) {
                                             "ELF\0",
                                             5)),
             std::nullopt);
+  EXPECT_EQ(fault_of("\nthe 1\n"),
+            "dict.txt: is neither a dictionary nor a sentencepiece model: line 1: expected \"word "
+            "count\", found \"\"");
+  EXPECT_THAT(fault_of("It was a dark night.\n"), HasSubstr("is neither a dictionary nor"));
   EXPECT_THAT(fault_of(""), HasSubstr("dict.txt: is empty"));
   EXPECT_THAT(fault_of(std::string("\x7F"
                                    "ELF\0\0",
