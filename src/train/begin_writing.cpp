@@ -98,6 +98,9 @@ Events begin_writing(TrainingRun& run) {
   const std::int64_t step = run.state.step;
   events.note(step, run.resumed ? "resumed" : "started",
               run.origin + " in run directory " + directory.string());
+  for (const log::NoteEvent& note : run.notes) {
+    events.note(step, note.name, note.message, note.level);
+  }
   if (cut > 0) {
     events.note(step, "metrics_cut",
                 "removed " + format_count(cut) + " lines of " + kMetricsFile + " after step " +

@@ -36,10 +36,13 @@ struct TrainingRun {
   LossScaler scaler;
   TrainingState state;
   bool resumed = false;
+  bool is_fork = false;                           // resumed from a checkpoint of another directory
+  std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
   std::optional<std::string> already_ended = {};  // why there is nothing left to do
   std::string origin = "started";                 // for people
   std::vector<std::string> warnings;              // of the set-up, for people
+  std::vector<log::NoteEvent> notes = {};         // of the set-up, for scripts too
 };
 
 // Chooses device and threads, locks the run directory, decides where to start, prepares the data,
