@@ -11,6 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Optional: earlier versions did not write it.
+enum class Presence { required, optional };
+
 // Every field once, for writing and reading alike.
 template <typename State, typename Visitor>
 void visit_fields(State& state, Visitor&& visit) {
@@ -30,11 +33,17 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("elapsed_s", state.elapsed_s);
   visit("loss_sum", state.loss_sum);
   visit("loss_tokens", state.loss_tokens);
+  visit("window_loss_sum", state.window_loss_sum, Presence::optional);
+  visit("window_updates", state.window_updates, Presence::optional);
+  visit("former_window_loss", state.former_window_loss, Presence::optional);
+  visit("low_loss_step", state.low_loss_step, Presence::optional);
   visit("gradient_moments", state.gradient_moments);
   visit("threads", state.threads);
   visit("device", state.device);
   visit("build", state.build);
   visit("train_data_digest", state.train_data_digest);
+  visit("valid_data_digest", state.valid_data_digest, Presence::optional);
+  visit("validation_context_window", state.validation_context_window, Presence::optional);
   visit("tokenizer_digest", state.tokenizer_digest);
 }
 
@@ -130,7 +139,9 @@ double RunningMoments::relative_std() const {
 
 std::string state_to_json(const TrainingState& state) {
   Json json = Json::object();
-  visit_fields(state, [&](const char* key, const auto& value) { json[key] = write_value(value); });
+  visit_fields(state, [&](const char* key, const auto& value, Presence = Presence::required) {
+    json[key] = write_value(value);
+  });
   return json.dump(2) + '\n';
 }
 
@@ -140,7 +151,10 @@ TrainingState state_from_json(const std::string& json, const std::string& name) 
     throw DamagedCheckpointError(name + ": not the state of a training");
   }
   TrainingState state;
-  visit_fields(state, [&](const char* key, auto& value) {
+  visit_fields(state, [&](const char* key, auto& value, Presence presence = Presence::required) {
+    if (presence == Presence::optional && !parsed.contains(key)) {
+      return;
+    }
     try {
       read_key(parsed, key, value);
     } catch (const WrongType&) {

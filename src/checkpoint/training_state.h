@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -35,16 +36,24 @@ struct TrainingState {
   double elapsed_s = 0;
   double loss_sum = 0;  // nats since the last train event, so that its mean is exact
   std::int64_t loss_tokens = 0;
+  // Windows of updates by which divergence is judged (train/divergence.h): nats a token.
+  double window_loss_sum = 0;  // over the updates of the present window
+  std::int64_t window_updates = 0;
+  double former_window_loss = std::numeric_limits<double>::quiet_NaN();  // mean; NaN: none yet
+  std::int64_t low_loss_step = 0;  // until when the loss was that of a sound training
   std::map<std::string, RunningMoments> gradient_moments;
   // Identity of what resuming must match or warn about.
   std::int64_t threads = 0;
   std::string device;
   std::string build;  // program version, LibTorch version, compiler
   std::string train_data_digest;
+  std::string valid_data_digest;                // what the validations that count were made on
+  std::int64_t validation_context_window = -1;  // and with; -1: not known
   std::string tokenizer_digest;
 };
 
 // Numbers come back bit for bit; what is not finite is written as null and read as not-a-number.
+// Fields that checkpoints of earlier versions lack get their defaults.
 [[nodiscard]] std::string state_to_json(const TrainingState& state);
 // `name` stands in messages. Throws DamagedCheckpointError for what is missing or of a
 // wrong type.

@@ -209,6 +209,7 @@ ExitStatus run_eval(const EvalOptions& options) {
                     " holds no tokens to score");
   }
   const auto model = checkpoint.load_model(device);
+  require_finite_weights(*model, checkpoint.path().string());
 
   EvaluateOptions how;
   how.window = plan.window;

@@ -57,6 +57,7 @@ ExitStatus run_generate(const GenerateRequest& request) {
   ops::configure_threads(train.threads, train.deterministic);
   const auto tokenizer = checkpoint.tokenizer();
   const auto model = checkpoint.load_model(device);
+  require_finite_weights(*model, checkpoint.path().string());
 
   const std::vector<TokenId> prompt_ids =
       encode_prompt(prompt, *tokenizer, checkpoint.config().data);

@@ -1,4 +1,5 @@
 // train: a run from its config, or on from where it was.
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -6,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "config/fields.h"
 #include "config/load.h"
 #include "ops/device.h"
 #include "train/trainer.h"
@@ -23,6 +25,17 @@ struct TrainOptions {
   std::optional<Precision> precision;
 };
 
+// The run's config then means the directory that holds it. The directory may not be there yet.
+void take_name_from(const std::filesystem::path& run_dir, Config& config) {
+  std::error_code error;
+  const auto resolved =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(run_dir), error);
+  const std::string name = (resolved.has_filename() ? resolved : resolved.parent_path()).filename();
+  if (!error && !name.empty() && misspelled(name, TextKind::name).empty()) {
+    config.run_name = name;
+  }
+}
+
 TrainRequest make_request(const TrainOptions& options) {
   TrainRequest request{.loaded = load_config(options.config, options.sets)};
   Config& config = request.loaded.config;
@@ -34,6 +47,7 @@ TrainRequest make_request(const TrainOptions& options) {
   }
   request.run_dir = options.run_dir.empty() ? std::filesystem::path("runs") / config.run_name
                                             : std::filesystem::path(options.run_dir);
+  take_name_from(request.run_dir, config);
   if (options.resume == "auto") {
     request.resume = ResumeMode::automatic;
   } else if (options.resume == "never") {
@@ -64,7 +78,7 @@ void add_train(CLI::App& app, Run& run) {
   add_precision(*command, options->precision, "the config's train.precision");
   command->callback([options, &run] {
     run = [options] {
-      outlive_closed_pipes();  // who watches the log may leave while data is prepared
+      install_signal_handlers();  // before the data is prepared, which can take long
       return train(make_request(*options));
     };
   });

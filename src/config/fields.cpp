@@ -1,9 +1,11 @@
 #include "config/fields.h"
 
+#include <algorithm>
 #include <span>
 #include <sstream>
 #include <utility>
 
+#include "config/json_tree.h"
 #include "config/names.h"
 
 namespace transnormer {
@@ -197,15 +199,16 @@ void checkpoint_fields(CheckpointConfig& c, FieldVisitor& v) {
 }
 
 void log_fields(LogConfig& c, FieldVisitor& v) {
-  v.integer({"every", "Updates between lines; 0: none", silent, "updates"}, c.every,
-            {0, kMaxCount});
+  v.integer({"every", "Updates between lines, beside that of the last; 0: none", silent, "updates"},
+            c.every, {0, kMaxCount});
   v.integer({"grad_stats_every", "Updates between gradient statistics; 0: none", silent, "updates"},
             c.grad_stats_every, {0, kMaxCount});
   v.integer(
       {"grad_histograms_every", "Updates between gradient histograms; 0: none", silent, "updates"},
       c.grad_histograms_every, {0, kMaxCount});
   v.flag({"tensorboard", "Writes TensorBoard files", silent}, c.tensorboard);
-  choice(v, {"level", "Least level of the messages shown", silent}, c.level, kLogLevelNames);
+  choice(v, {"level", "Least level of the messages shown; train.log has info and above", silent},
+         c.level, kLogLevelNames);
 }
 
 void distributed_fields(DistributedConfig& c, FieldVisitor& v) {
@@ -300,6 +303,26 @@ std::string describe(TextKind kind) {
       return "a path, or \"\" for none";
     case TextKind::directory:
       return "a path";
+  }
+  return "";
+}
+
+std::string misspelled(const std::string& text, TextKind kind) {
+  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (control) {
+    return "without control characters";
+  }
+  if (!is_utf8(text)) {
+    return "in UTF-8";
+  }
+  if (kind == TextKind::name &&
+      (text.find('/') != std::string::npos || text == "." || text == "..")) {
+    return "without \"/\", that can name a directory";
+  }
+  if (kind == TextKind::name && text.size() > 200) {
+    return "of at most 200 bytes";
   }
   return "";
 }

@@ -17,27 +17,6 @@ namespace {
 
 using Kind = JsonNode::Kind;
 
-// How the name of a run, which becomes a directory, and paths must be spelled; empty if they are.
-std::string misspelled(const std::string& text, TextKind kind) {
-  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  if (control) {
-    return "without control characters";
-  }
-  if (!is_utf8(text)) {
-    return "in UTF-8";
-  }
-  if (kind == TextKind::name &&
-      (text.find('/') != std::string::npos || text == "." || text == "..")) {
-    return "without \"/\", that can name a directory";
-  }
-  if (kind == TextKind::name && text.size() > 200) {
-    return "of at most 200 bytes";
-  }
-  return "";
-}
-
 class LayerReader : public FieldVisitor {
  public:
   LayerReader(const ConfigLayer& layer, ReadState& state)

@@ -1,22 +1,20 @@
 #include "log/append_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "util/error.h"
 
 namespace transnormer::log {
 
-AppendFile::AppendFile(std::filesystem::path path, Report report)
-    : path_(std::move(path)),
-      report_(std::move(report)),
-      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) {
+AppendFile::AppendFile(std::filesystem::path path, AppendFileOptions options)
+    : path_(std::move(path)), options_(std::move(options)), lost_{.file = path_} {
+  if (!open()) {
     throw WriteError(path_.string() + ": cannot be written: " + std::strerror(errno));
   }
 }
@@ -27,26 +25,75 @@ AppendFile::~AppendFile() {
   }
 }
 
-void AppendFile::append(std::string_view record) {
-  if (descriptor_ < 0) {
-    return;
+bool AppendFile::open() {
+  constexpr mode_t kMode = 0666;  // less what the umask takes
+  const int opened = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode);
+  if (opened < 0) {
+    return false;
   }
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+  descriptor_ = opened;
+  torn_from_ = -1;
+  return true;
+}
+
+bool AppendFile::is_at_path() const {
+  struct stat held {};
+  struct stat named {};
+  return ::fstat(descriptor_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+bool AppendFile::cut_torn_record() {
+  if (torn_from_ >= 0 && ::ftruncate(descriptor_, torn_from_) != 0) {
+    return false;
+  }
+  torn_from_ = -1;
+  return true;
+}
+
+std::string AppendFile::write(std::string_view record) {
+  if (!is_at_path()) {
+    if (options_.still_ours && !options_.still_ours()) {
+      return "its directory is no longer that of this run";
+    }
+    if (!open()) {
+      return std::strerror(errno);
+    }
+  }
+  struct stat now {};
+  if (!cut_torn_record() || ::fstat(descriptor_, &now) != 0) {
+    return std::strerror(errno);
+  }
+  const std::string bytes = (now.st_size == 0 ? options_.header : "") + std::string(record);
   ssize_t written = 0;
   do {
-    written = ::write(descriptor_, record.data(), record.size());
+    written = ::write(descriptor_, bytes.data(), bytes.size());
   } while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(record.size())) {
-    return;
+  if (written == static_cast<ssize_t>(bytes.size())) {
+    return "";
   }
   std::string why = written < 0 ? std::strerror(errno) : "no space left";
   if (written > 0) {
-    const off_t end = ::lseek(descriptor_, 0, SEEK_END);
-    if (end < written || ::ftruncate(descriptor_, end - written) != 0) {
-      why += " (its last record is torn)";
-    }
+    torn_from_ = now.st_size;
+    (void)cut_torn_record();  // else with the next record
   }
-  ::close(std::exchange(descriptor_, -1));
-  report_(path_.string() + ": cannot be written: " + why + "; training goes on without it");
+  return why;
+}
+
+void AppendFile::append(std::string_view record) {
+  const std::string fault = write(record);
+  const bool failed_before = std::exchange(lost_.still_fails, !fault.empty());
+  if (fault.empty()) {
+    return;
+  }
+  ++lost_.count;
+  if (!failed_before) {
+    options_.report(path_.string() + ": cannot be written: " + fault +
+                    "; training goes on, each record is tried again");
+  }
 }
 
 }  // namespace transnormer::log

@@ -1,35 +1,54 @@
 // A file that grows record by record while training runs. Internal to src/log.
 #pragma once
 
-#include <cstdint>
+#include <sys/types.h>
+
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "log/console.h"
+#include "log/log_file.h"
 
 namespace transnormer::log {
 
+struct AppendFileOptions {
+  // Told of a failure to write, once until a record is written again.
+  std::function<void(const std::string&)> report = error;
+  StillOurs still_ours = {};
+  std::string header = {};  // begins a file that is empty
+};
+
 class AppendFile {
  public:
-  using Report = std::function<void(const std::string&)>;
-
-  // Throws WriteError where the file cannot be opened. `report` is told of a failure to write.
-  explicit AppendFile(std::filesystem::path path, Report report = error);
+  // Throws WriteError where the file cannot be opened.
+  explicit AppendFile(std::filesystem::path path, AppendFileOptions options = {});
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // One write() a record, so that a killed process leaves whole records. The first failure (a full
-  // disk) is reported, what was written of the record is taken back, and the file is given up: it
-  // is not worth stopping a training for.
+  // One write() a record, so that a killed process leaves whole records. What is at the path is
+  // written: where that is no longer the file which was opened (removed, moved, replaced), it is
+  // opened anew. A record that cannot be written (a full disk) is lost, what was written of it is
+  // taken back, and the next one is tried again: it is not worth stopping a training for.
   void append(std::string_view record);
 
+  [[nodiscard]] const LostRecords& lost() const { return lost_; }
+
  private:
+  // Why the record could not be written; empty where it was.
+  [[nodiscard]] std::string write(std::string_view record);
+  [[nodiscard]] bool is_at_path() const;
+  [[nodiscard]] bool open();
+  // Cuts the file back to where its last whole record ends.
+  [[nodiscard]] bool cut_torn_record();
+
   std::filesystem::path path_;
-  Report report_;
-  int descriptor_;
+  AppendFileOptions options_;
+  LostRecords lost_;
+  int descriptor_ = -1;
+  off_t torn_from_ = -1;  // where a part of a record lies that could not be taken back
 };
 
 }  // namespace transnormer::log

@@ -4,9 +4,11 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "log/append_file.h"
 #include "log/terminal.h"
@@ -42,11 +44,21 @@ class StderrSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+constexpr spdlog::level::level_enum of_library(Level level) {
+  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                   spdlog::level::warn, spdlog::level::err};
+  return kLevels[static_cast<std::size_t>(level)];
+}
+
 // train.log. Its own failure goes to stderr only: the logger is busy with the line that failed.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit FileSink(const std::filesystem::path& path)
-      : file_(path, [](const std::string& why) { write_above_bars("error: " + why + '\n'); }) {}
+  FileSink(const std::filesystem::path& path, StillOurs still_ours)
+      : file_(path,
+              {.report = [](const std::string& why) { write_above_bars("error: " + why + '\n'); },
+               .still_ours = std::move(still_ours)}) {}
+
+  [[nodiscard]] const LostRecords& lost() const { return file_.lost(); }
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -61,13 +73,21 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 struct Console {
-  std::mutex mutex;  // guards `logger`'s list of sinks
+  std::mutex mutex;  // guards all of it
   spdlog::logger logger{"transnormer"};
+  std::shared_ptr<StderrSink> terminal = std::make_shared<StderrSink>();
+  std::shared_ptr<FileSink> file;  // may be absent
 
   Console() {
-    const auto sink = std::make_shared<StderrSink>();
-    sink->set_pattern("%T %^%l%$  %v");
-    logger.sinks().push_back(sink);
+    terminal->set_pattern("%T %^%l%$  %v");
+    logger.sinks().push_back(terminal);
+    set_level(Level::info);
+  }
+
+  // A file is for looking things up later: it is not to be emptier than usual.
+  void set_level(Level level) {
+    terminal->set_level(of_library(level));
+    logger.set_level(of_library(std::min(level, Level::info)));
   }
 
   void write(spdlog::level::level_enum level, const std::string& message) {
@@ -85,9 +105,8 @@ Console& console() {
 }  // namespace
 
 void set_level(Level level) {
-  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                   spdlog::level::warn, spdlog::level::err};
-  console().logger.set_level(kLevels[static_cast<std::size_t>(level)]);
+  const std::lock_guard lock(console().mutex);
+  console().set_level(level);
 }
 
 void debug(const std::string& message) {
@@ -103,17 +122,24 @@ void error(const std::string& message) {
   console().write(spdlog::level::err, message);
 }
 
-void open_file(const std::filesystem::path& path) {
+void open_file(const std::filesystem::path& path, StillOurs still_ours) {
   close_file();
-  const auto sink = std::make_shared<FileSink>(path);
+  const auto sink = std::make_shared<FileSink>(path, std::move(still_ours));
   sink->set_pattern("%Y-%m-%d %T.%e %l  %v");
   const std::lock_guard lock(console().mutex);
+  console().file = sink;
   console().logger.sinks().push_back(sink);
 }
 
 void close_file() {
   const std::lock_guard lock(console().mutex);
+  console().file.reset();
   console().logger.sinks().resize(1);
+}
+
+LostRecords lost_by_file() {
+  const std::lock_guard lock(console().mutex);
+  return console().file ? console().file->lost() : LostRecords{};
 }
 
 }  // namespace transnormer::log

@@ -1,6 +1,5 @@
 // Training's events as lines for people.
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 #include "log/console.h"
@@ -9,12 +8,6 @@
 
 namespace transnormer::log {
 namespace {
-
-std::string format_rate(double lr) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", lr);
-  return text;
-}
 
 std::string loss_and_perplexity(double loss) {
   const double perplexity = std::exp(loss);
@@ -26,7 +19,7 @@ class ConsoleSink : public EventSink {
  public:
   void on(const TrainEvent& event) override {
     std::string line = "step " + format_count(event.step) + "  " + loss_and_perplexity(event.loss) +
-                       "  lr " + format_rate(event.lr) + "  gradient " +
+                       "  lr " + format_significant(event.lr) + "  gradient " +
                        format_fixed(event.grad_norm, 3) + "  " + format_short(event.tokens_per_s) +
                        " tokens/s  " + format_bytes(static_cast<double>(event.memory_bytes));
     if (event.time_left_s) {
@@ -61,6 +54,8 @@ class ConsoleSink : public EventSink {
         return error(event.message);
     }
   }
+
+  [[nodiscard]] LostRecords lost() const override { return lost_by_file(); }
 };
 
 }  // namespace

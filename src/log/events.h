@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "log/console.h"
+#include "log/log_file.h"
 
 namespace transnormer::log {
 
@@ -24,7 +25,9 @@ struct GradientStats {
 struct TrainEvent {
   std::int64_t step = 0;
   std::int64_t tokens = 0;  // target tokens seen so far, in all
-  double loss = 0;          // nats a token, mean since the last event
+  // Nats a token, mean since the last event; one of a run's last step that is due for no other
+  // reason does not count as such.
+  double loss = 0;
   double lr = 0;
   double grad_norm = 0;  // before clipping
   double tokens_per_s = 0;
@@ -48,7 +51,7 @@ struct ValidEvent {
   bool best = false;
 };
 
-// Anything else worth keeping: started, resumed, saved, save failed, skipped, stopped early, done.
+// Anything else worth keeping: started, resumed, saved, save failed, skipped, log gap, done.
 struct NoteEvent {
   std::int64_t step = 0;
   std::string name;     // snake_case, for scripts
@@ -62,12 +65,15 @@ class EventSink {
   virtual void on(const TrainEvent& event) = 0;
   virtual void on(const ValidEvent& event) = 0;
   virtual void on(const NoteEvent& event) = 0;
+  // What its file has lost so far; nothing where it has none.
+  [[nodiscard]] virtual LostRecords lost() const { return {}; }
 };
 
-// metrics.jsonl: one object a line, kinds "train", "valid", "event", appended to what is there. A
-// failure to write is reported once and the file given up; only opening it throws WriteError. The
-// same goes for TensorBoard's files.
-[[nodiscard]] std::unique_ptr<EventSink> make_jsonl_sink(const std::filesystem::path& path);
+// metrics.jsonl: one object a line, kinds "train", "valid", "event", appended to what is there.
+// Only opening it throws WriteError; a record that cannot be written later is lost, which is told
+// once, and the next one is tried again. The same goes for TensorBoard's files.
+[[nodiscard]] std::unique_ptr<EventSink> make_jsonl_sink(const std::filesystem::path& path,
+                                                         StillOurs still_ours = {});
 
 // Removes the lines of steps after `step` (train and valid lines, and events), and a torn last
 // line. Returns how many were removed.
@@ -76,9 +82,9 @@ std::int64_t cut_metrics_after(const std::filesystem::path& path, std::int64_t s
 // A new TensorBoard event file in `directory`. `first_step`: the updates made before this session;
 // its session-start mark makes TensorBoard drop the points after that step in the files before.
 [[nodiscard]] std::unique_ptr<EventSink> make_tensorboard_sink(
-    const std::filesystem::path& directory, std::int64_t first_step);
+    const std::filesystem::path& directory, std::int64_t first_step, StillOurs still_ours = {});
 
-// Lines for people through log::info.
+// Lines for people through log::info; what the file of those has lost is what this one has.
 [[nodiscard]] std::unique_ptr<EventSink> make_console_sink();
 
 }  // namespace transnormer::log

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "log/append_file.h"
 #include "log/events.h"
@@ -27,7 +28,8 @@ Json gradients_to_json(const std::map<std::string, GradientStats>& gradients) {
 
 class JsonlSink : public EventSink {
  public:
-  explicit JsonlSink(const std::filesystem::path& path) : file_(path) {}
+  JsonlSink(const std::filesystem::path& path, StillOurs still_ours)
+      : file_(path, {.still_ours = std::move(still_ours)}) {}
 
   void on(const TrainEvent& event) override {
     Json line = {{"kind", "train"},
@@ -70,6 +72,8 @@ class JsonlSink : public EventSink {
             {"message", event.message}});
   }
 
+  [[nodiscard]] LostRecords lost() const override { return file_.lost(); }
+
  private:
   // Messages may hold any bytes (file names); what is no UTF-8 is replaced.
   void append(const Json& line) {
@@ -92,8 +96,9 @@ bool is_kept(std::string_view line, std::int64_t last_step) {
 
 }  // namespace
 
-std::unique_ptr<EventSink> make_jsonl_sink(const std::filesystem::path& path) {
-  return std::make_unique<JsonlSink>(path);
+std::unique_ptr<EventSink> make_jsonl_sink(const std::filesystem::path& path,
+                                           StillOurs still_ours) {
+  return std::make_unique<JsonlSink>(path, std::move(still_ours));
 }
 
 std::int64_t cut_metrics_after(const std::filesystem::path& path, std::int64_t step) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "log/append_file.h"
 #include "log/events.h"
@@ -48,11 +49,26 @@ std::filesystem::path new_event_file(const std::filesystem::path& directory) {
                       host.data() + "." + std::to_string(::getpid()));
 }
 
+// Where the run's directory is still ours, that of the event files, which may have been removed for
+// itself, is made again.
+StillOurs with_directory(const std::filesystem::path& directory, StillOurs still_ours) {
+  return [directory, still_ours = std::move(still_ours)] {
+    if (still_ours && !still_ours()) {
+      return false;
+    }
+    std::error_code ignored;
+    std::filesystem::create_directory(directory, ignored);  // its parent is never made
+    return true;
+  };
+}
+
 class TensorboardSink : public EventSink {
  public:
-  TensorboardSink(const std::filesystem::path& directory, std::int64_t first_step)
-      : file_(new_event_file(directory)) {
-    file_.append(tfrecord(version_event(wall_time())));
+  TensorboardSink(const std::filesystem::path& directory, std::int64_t first_step,
+                  StillOurs still_ours)
+      : file_(new_event_file(directory),
+              {.still_ours = with_directory(directory, std::move(still_ours)),
+               .header = tfrecord(version_event(wall_time()))}) {
     file_.append(tfrecord(session_start_event(wall_time(), first_step + 1)));
   }
 
@@ -91,6 +107,8 @@ class TensorboardSink : public EventSink {
 
   void on(const NoteEvent&) override {}  // metrics.jsonl and train.log keep these
 
+  [[nodiscard]] LostRecords lost() const override { return file_.lost(); }
+
  private:
   void append(std::int64_t step, const SummaryBuilder& summary) {
     file_.append(tfrecord(summary_event(wall_time(), step, summary)));
@@ -102,8 +120,8 @@ class TensorboardSink : public EventSink {
 }  // namespace
 
 std::unique_ptr<EventSink> make_tensorboard_sink(const std::filesystem::path& directory,
-                                                 std::int64_t first_step) {
-  return std::make_unique<TensorboardSink>(directory, first_step);
+                                                 std::int64_t first_step, StillOurs still_ours) {
+  return std::make_unique<TensorboardSink>(directory, first_step, std::move(still_ours));
 }
 
 }  // namespace transnormer::log

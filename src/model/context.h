@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/dropout.h"
+#include "ops/stop_check.h"
 
 namespace transnormer {
 
@@ -29,6 +30,9 @@ struct ForwardContext {
   // Where both stand instead, in the GPU's memory, for a pass that is recorded (RecordedPass).
   const ops::kernels::LiveCounters* live = nullptr;
   std::int64_t first_position = 0;  // of the batch's first token; set by the model from the state
+  // Asked before each layer, forward and backward, and before each slice of the loss; it must live
+  // as long as the pass. Recorded passes do not ask.
+  const ops::ShouldStop* should_stop = nullptr;
 
   [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {
     return {seed, update, layer, static_cast<std::int64_t>(site), first_sample, live};

@@ -58,6 +58,7 @@ bool RecordedPass::record(const at::Tensor& like, ForwardContext context, double
   counters_ = at::zeros({2}, like.options());
   static_assert(sizeof(ops::kernels::LiveCounters) == 2 * sizeof(std::int64_t));
   context.live = static_cast<const ops::kernels::LiveCounters*>(counters_.const_data_ptr());
+  context.should_stop = nullptr;
   // Copies of the weights must be made in the recording, since they are old at each replay.
   forget_copies();
   try {

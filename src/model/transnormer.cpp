@@ -121,10 +121,14 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
   here.first_position = state == nullptr ? 0 : state->position;
   at::Tensor x = embed(tokens, here);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    ops::throw_if_unwanted(here.should_stop);
     if (with_gradients && context.activation_checkpointing) {
       x = layers_[i]->forward_recomputed(x, here);
     } else {
       x = layers_[i]->forward(x, here, state == nullptr ? nullptr : state->layers[i].get());
+    }
+    if (with_gradients && here.should_stop != nullptr) {
+      x.register_hook([ask = here.should_stop](const at::Tensor&) { ops::throw_if_unwanted(ask); });
     }
   }
   if (state != nullptr) {

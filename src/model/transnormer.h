@@ -38,7 +38,8 @@ class TransNormer : public torch::nn::Module {
   // tokens: [batch, time], int64. Result: [batch, time, dim], after the last norm, in the type of
   // context.compute. With a state the call goes on from what the state has seen and updates it:
   // whole sequences, chunks of a prompt and single steps are the same call; it makes no gradients.
-  // Throws UserError for a position past a learned table.
+  // Throws UserError for a position past a learned table, ops::PassStopped where the context says
+  // so.
   [[nodiscard]] at::Tensor forward(const at::Tensor& tokens, const ForwardContext& context,
                                    ModelState* state = nullptr);
 
@@ -83,7 +84,14 @@ struct NamedTensor {
 // under the names of the design: embed.weight, layers.0.attn.q_proj.weight, ..
 [[nodiscard]] std::vector<NamedTensor> named_tensors(const TransNormer& model);
 
-// Sets the published initial weights as a function of (seed, name): the same on any device.
+// Whether every weight is a finite number. Waits for the device.
+[[nodiscard]] bool has_finite_weights(const TransNormer& model);
+
+// Throws UserError where one is not; `name`, of the weights' origin, begins the message.
+void require_finite_weights(const TransNormer& model, const std::string& name);
+
+// Sets the published initial weights as a function of (seed, name): the same on any device. Throws
+// StoppedError when a signal asks to stop meanwhile.
 void initialize(TransNormer& model, std::uint64_t seed);
 
 }  // namespace transnormer

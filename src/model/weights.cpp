@@ -1,6 +1,12 @@
 // The tensors of a model by name, and how they start.
+#include <ATen/ATen.h>
+
+#include <cmath>
+
 #include "model/initializer.h"
 #include "model/transnormer.h"
+#include "util/error.h"
+#include "util/signal.h"
 
 namespace transnormer {
 namespace {
@@ -20,6 +26,7 @@ void collect(const torch::nn::Module& module, const std::string& prefix,
 
 void initialize_under(torch::nn::Module& module, const std::string& prefix,
                       const Initializer& initializer) {
+  throw_if_stopped();  // large tables take seconds
   if (auto* leaf = dynamic_cast<Initializable*>(&module)) {
     leaf->initialize(initializer, prefix);
   }
@@ -28,7 +35,40 @@ void initialize_under(torch::nn::Module& module, const std::string& prefix,
   }
 }
 
+// The names of the tensors that hold what is not finite. One pass over each, one wait for all.
+std::vector<std::string> nonfinite_tensors(const TransNormer& model) {
+  const at::NoGradGuard no_grad;
+  const std::vector<NamedTensor> weights = named_tensors(model);
+  std::vector<at::Tensor> extremes;
+  for (const NamedTensor& weight : weights) {
+    const auto [least, most] = at::aminmax(weight.tensor);  // not-a-number wins both
+    extremes.push_back(most.to(at::kDouble) - least.to(at::kDouble));
+  }
+  const at::Tensor spans = at::stack(extremes).to(at::kCPU);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!std::isfinite(spans[static_cast<std::int64_t>(i)].item<double>())) {
+      names.push_back(weights[i].name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
+
+bool has_finite_weights(const TransNormer& model) {
+  return nonfinite_tensors(model).empty();
+}
+
+void require_finite_weights(const TransNormer& model, const std::string& name) {
+  const std::vector<std::string> broken = nonfinite_tensors(model);
+  if (!broken.empty()) {
+    const std::size_t more = broken.size() - 1;
+    throw UserError(name + ": the weights of " + broken.front() +
+                    (more > 0 ? " and " + std::to_string(more) + " more tensors" : "") +
+                    " are not finite, as after a training that diverged; choose an earlier one");
+  }
+}
 
 std::vector<NamedTensor> named_tensors(const TransNormer& model) {
   std::vector<NamedTensor> result;

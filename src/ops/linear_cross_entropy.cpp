@@ -88,6 +88,7 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
                           options.memory_bytes, input.is_cpu()));
   const at::Tensor buffer = at::empty({rows, words}, input.options());
   for (std::int64_t first = 0; first < tokens; first += rows) {
+    throw_if_unwanted(options.should_stop);
     const std::int64_t last = std::min(first + rows, tokens);
     const at::Tensor part = input.slice(0, first, last);
     at::Tensor logits = buffer.narrow(0, 0, last - first);

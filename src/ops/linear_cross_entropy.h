@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "ops/stop_check.h"
 #include "ops/weight.h"
 
 namespace transnormer::ops {
@@ -15,6 +16,7 @@ struct LinearCrossEntropyOptions {
   double scale = 1;                     // multiplies the summed loss and its gradients
   // For a slice of logits, at most; 0: what suits the device.
   std::int64_t memory_bytes = 0;
+  const ShouldStop* should_stop = nullptr;  // asked before each slice
 };
 
 struct CrossEntropy {

@@ -100,12 +100,13 @@ std::int64_t cut_back(TrainingRun& run) {
   return log::cut_metrics_after(run.directory.path() / kMetricsFile, keep);
 }
 
-Events open_sinks(const TrainingRun& run) {
+Events open_sinks(const TrainingRun& run, const log::StillOurs& still_ours) {
   const fs::path& directory = run.directory.path();
   std::vector<std::unique_ptr<log::EventSink>> files;
-  files.push_back(log::make_jsonl_sink(directory / kMetricsFile));
+  files.push_back(log::make_jsonl_sink(directory / kMetricsFile, still_ours));
   if (run.config.log.tensorboard) {
-    files.push_back(log::make_tensorboard_sink(directory / kTensorboardDirectory, run.state.step));
+    files.push_back(
+        log::make_tensorboard_sink(directory / kTensorboardDirectory, run.state.step, still_ours));
   }
   return {log::make_console_sink(), std::move(files)};
 }
@@ -118,9 +119,10 @@ Events begin_writing(TrainingRun& run) {
   require_no_stranger(directory);
   run.directory.keep();
   write_file_atomically(directory / kConfigFile, config_to_json(run.config));
-  log::open_file(directory / kLogFile);
+  const log::StillOurs still_ours = [&run] { return run.directory.is_ours(); };
+  log::open_file(directory / kLogFile, still_ours);
   const std::int64_t cut = cut_back(run);
-  Events events = open_sinks(run);
+  Events events = open_sinks(run, still_ours);
   for (const std::string& warning : run.warnings) {
     log::warn(warning);
   }
@@ -130,6 +132,9 @@ Events begin_writing(TrainingRun& run) {
   const std::int64_t step = run.state.step;
   events.note(step, run.resumed ? "resumed" : "started",
               run.origin + " in run directory " + directory.string());
+  for (const log::NoteEvent& note : run.notes) {
+    events.note(step, note.name, note.message, note.level);
+  }
   if (cut > 0) {
     events.note(step, "metrics_cut",
                 "removed " + format_count(cut) + " lines of " + kMetricsFile + " after step " +

@@ -20,6 +20,11 @@ std::int64_t steps_of_epochs(const TrainConfig& config, std::int64_t samples) {
   return (positions + config.global_batch_size - 1) / config.global_batch_size;
 }
 
+bool is_out_of_patience(const Config& config, const TrainingState& state) {
+  const std::int64_t patience = config.validation.patience;
+  return patience > 0 && state.validations_without_gain >= patience;
+}
+
 }  // namespace
 
 std::int64_t total_steps(const TrainConfig& config, std::int64_t samples) {
@@ -35,8 +40,7 @@ std::int64_t total_steps(const TrainConfig& config, std::int64_t samples) {
 
 std::optional<std::string> reason_to_end(const Config& config, const TrainingState& state,
                                          std::int64_t total) {
-  const std::int64_t patience = config.validation.patience;
-  if (patience > 0 && state.validations_without_gain >= patience) {
+  if (is_out_of_patience(config, state)) {
     return "no better validation loss in " + format_count(state.validations_without_gain) +
            " validations (validation.patience)" +
            (state.best_step < 0 ? ""
@@ -50,6 +54,19 @@ std::optional<std::string> reason_to_end(const Config& config, const TrainingSta
   }
   return "reached train.max_epochs, " + format_count(config.train.max_epochs) + " (step " +
          format_count(total) + ")";
+}
+
+std::string keys_that_end(const Config& config, const TrainingState& state, std::int64_t samples) {
+  std::string keys;
+  const auto name_if = [&keys](bool ends, const char* key) {
+    if (ends) {
+      keys += (keys.empty() ? "" : " and ") + std::string(key);
+    }
+  };
+  name_if(is_out_of_patience(config, state), "validation.patience");
+  name_if(config.train.steps > 0 && state.step >= config.train.steps, "train.steps");
+  name_if(state.step >= steps_of_epochs(config.train, samples), "train.max_epochs");
+  return keys;
 }
 
 }  // namespace transnormer

@@ -19,4 +19,8 @@ namespace transnormer {
                                                        const TrainingState& state,
                                                        std::int64_t total);
 
+// The keys whose values end training here, to be named to who wants it to go on.
+[[nodiscard]] std::string keys_that_end(const Config& config, const TrainingState& state,
+                                        std::int64_t samples);
+
 }  // namespace transnormer

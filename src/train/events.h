@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,12 +21,20 @@ class Events {
   // The loss of each is the mean since the train event before it, shown or not.
   void emit(const log::TrainEvent& event, bool show);
   void emit(const log::ValidEvent& event);
+  // As every event, also tells of what a file lost before, once it can be written again.
   void note(std::int64_t step, const std::string& name, const std::string& message,
             log::Level level = log::Level::info);
 
+  // Whether any file has lost a record.
+  [[nodiscard]] bool have_lost_records() const;
+
  private:
+  [[nodiscard]] std::vector<const log::EventSink*> sinks() const;
+  void tell_of_gaps(std::int64_t step);
+
   std::unique_ptr<log::EventSink> console_;
   std::vector<std::unique_ptr<log::EventSink>> files_;
+  std::map<const log::EventSink*, std::int64_t> told_;  // losses, by sink
 };
 
 }  // namespace transnormer

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "util/error.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -11,10 +10,6 @@ namespace {
 std::string describe(double loss, double grad_norm) {
   return std::isfinite(loss) ? "the gradient's norm is " + format_fixed(grad_norm, 3)
                              : "the loss is " + format_fixed(loss, 3);
-}
-
-std::string advice() {
-  return "; try a lower optimizer.lr, optimizer.clip_norm or fp32";
 }
 
 }  // namespace
@@ -34,15 +29,12 @@ Verdict judge_update(double loss, double grad_norm, const TrainConfig& config, L
             fault + ": update skipped, loss scale lowered to " + format_short(scaler.scale())};
   }
   ++state.consecutive_skips;
-  const std::string where = "update " + format_count(state.step + 1) + ": " + fault;
   if (config.nonfinite == NonfinitePolicy::stop) {
-    throw DivergedError("training diverged at " + where + " (train.nonfinite is \"stop\")" +
-                        advice());
+    return {UpdateFate::diverged, fault + " (train.nonfinite is \"stop\")"};
   }
   if (state.consecutive_skips >= config.nonfinite_limit) {
-    throw DivergedError("training diverged at " + where + ", for " +
-                        format_count(state.consecutive_skips) +
-                        " updates in a row (train.nonfinite_limit)" + advice());
+    return {UpdateFate::diverged, fault + ", for " + format_count(state.consecutive_skips) +
+                                      " updates in a row (train.nonfinite_limit)"};
   }
   return {UpdateFate::skipped, fault + ": update skipped, " +
                                    format_count(state.consecutive_skips) + " of " +

@@ -25,6 +25,7 @@ at::Tensor run_micro_batch(TransNormer& model, const Batch& batch, const PassOpt
   context.seed = options.seed;
   context.update = options.update;
   context.first_sample = batch.first_position;
+  context.should_stop = options.should_stop ? &options.should_stop : nullptr;
 
   const at::Device device = model.device();
   const at::Tensor inputs = on_device(batch.inputs, batch, device);
@@ -48,11 +49,15 @@ std::optional<at::Tensor> accumulate_gradients(TransNormer& model,
                                                const PassOptions& options) {
   const double scale = options.loss_scale / static_cast<double>(target_tokens(batches));
   at::Tensor nll = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(model.device()));
-  for (const Batch& batch : batches) {
-    if (options.should_stop && options.should_stop()) {
-      return std::nullopt;
+  try {
+    for (const Batch& batch : batches) {
+      if (options.should_stop && options.should_stop()) {
+        return std::nullopt;
+      }
+      nll += run_micro_batch(model, batch, options, scale);
     }
-    nll += run_micro_batch(model, batch, options, scale);
+  } catch (const ops::PassStopped&) {
+    return std::nullopt;
   }
   return nll;
 }

@@ -23,7 +23,7 @@ struct PassOptions {
   std::uint64_t seed = 0;
   std::int64_t update = 0;
   double loss_scale = 1;
-  std::function<bool()> should_stop = {};  // asked before each micro-batch
+  std::function<bool()> should_stop = {};  // asked before each micro-batch, and on the way
   RecordedPass* recorded = nullptr;        // the model's, kept between updates, makes them faster
 };
 

@@ -7,6 +7,10 @@
 #include <filesystem>
 
 #include "config/load.h"
+#include "ops/kernel_view.h"
+#include "optim/schedule.h"
+#include "train/ending.h"
+#include "train/soundness.h"
 #include "util/error.h"
 #include "util/units.h"
 #include "util/version.h"
@@ -15,15 +19,32 @@ namespace transnormer {
 namespace fs = std::filesystem;
 namespace {
 
+std::string amid_skips(const Checkpoint& checkpoint) {
+  return "the checkpoint of step " + format_count(checkpoint.state().step) +
+         " was saved after skipped updates, by an earlier version";
+}
+
 StartingPoint newest_sound(const RunDirectory& directory) {
   StartingPoint start;
+  std::optional<Checkpoint> unsound;  // the newest that was saved amid skipped updates
+  std::vector<std::string> passed_over;
   std::string newest_fault;
   std::vector<std::int64_t> steps = directory.checkpoint_steps();
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t step : steps) {
     try {
-      start.checkpoint = Checkpoint::open(directory.checkpoint_path(step));
-      return start;
+      Checkpoint checkpoint = Checkpoint::open(directory.checkpoint_path(step));
+      if (!is_amid_skips(checkpoint.state())) {
+        start.checkpoint = std::move(checkpoint);
+        start.warnings.insert(start.warnings.end(), passed_over.begin(), passed_over.end());
+        return start;
+      }
+      passed_over.push_back(amid_skips(checkpoint) +
+                            "; the one before it is tried, and this one goes with what was logged "
+                            "after that");
+      if (!unsound) {
+        unsound = std::move(checkpoint);
+      }
     } catch (const DamagedCheckpointError& error) {
       if (newest_fault.empty()) {
         newest_fault = error.what();
@@ -34,6 +55,12 @@ StartingPoint newest_sound(const RunDirectory& directory) {
                                directory.checkpoint_path(step).filename().string() +
                                ", the one before it is tried: " + error.what());
     }
+  }
+  if (unsound) {
+    start.warnings.push_back(amid_skips(*unsound) +
+                             ", and so were all before it; going on from it");
+    start.checkpoint = std::move(unsound);
+    return start;
   }
   if (!newest_fault.empty()) {
     throw UserError(directory.path().string() +
@@ -53,9 +80,18 @@ bool is_inside(const fs::path& path, const fs::path& directory) {
 
 StartingPoint named(const fs::path& path, const RunDirectory& directory) {
   StartingPoint start{.checkpoint = Checkpoint::open(path)};
-  if (!is_inside(start.checkpoint->path(), directory.path()) && directory.holds_a_run()) {
+  start.is_fork = !is_inside(start.checkpoint->path(), directory.path());
+  start.way_to_start_anew =
+      start.is_fork ? "leave --resume out" : "leave --resume out and choose another --run-dir";
+  start.way_to_go_on = "the same command without --resume";
+  if (is_amid_skips(start.checkpoint->state())) {
+    start.warnings.push_back(amid_skips(*start.checkpoint) + "; going on from it");
+  }
+  if (start.is_fork && directory.holds_a_run()) {
     throw UserError(directory.path().string() + ": holds a run of its own, which starting from " +
-                    path.string() + " would overwrite; choose another --run-dir");
+                    path.string() +
+                    " would overwrite; leave --resume out to go on with it, or choose another "
+                    "--run-dir");
   }
   return start;
 }
@@ -68,9 +104,15 @@ std::string describe(const ConfigChange& change) {
   return change.key + ": " + change.before + " when it was saved, " + change.after + " now";
 }
 
+bool is_cause_of_rate(const std::string& key) {
+  return key == "optimizer.lr" || key == "train.steps" || key == "train.max_epochs" ||
+         key.starts_with("schedule.");
+}
+
 std::string build_description() {
   return std::string("transnormer ") + program_version() + ", LibTorch " + TORCH_VERSION +
-         ", compiler " + __VERSION__;
+         ", compiler " + __VERSION__ + ", kernels " +
+         (ops::plain_operators() ? "of LibTorch" : ops::kernels::kernels().name);
 }
 
 }  // namespace
@@ -98,8 +140,9 @@ void record_environment(TrainingState& state, at::Device device) {
   state.build = build_description();
 }
 
-std::vector<std::string> compare_settings(const Checkpoint& checkpoint, const Config& config,
+std::vector<std::string> compare_settings(const StartingPoint& start, const Config& config,
                                           const TrainingState& now) {
+  const Checkpoint& checkpoint = *start.checkpoint;
   std::vector<std::string> warnings;
   std::vector<std::string> faults;
   for (const ConfigChange& change : config_changes(checkpoint.config(), config)) {
@@ -110,7 +153,7 @@ std::vector<std::string> compare_settings(const Checkpoint& checkpoint, const Co
       warnings.push_back(describe(change) + "; going on with the new value");
     } else if (change.on_resume == OnResume::refuse) {
       faults.push_back(describe(change) + ", and a resumed run must not change it; undo that or " +
-                       "choose another --run-dir");
+                       start.way_to_start_anew + " to train anew");
     }
   }
   if (!faults.empty()) {
@@ -130,22 +173,52 @@ std::vector<std::string> compare_settings(const Checkpoint& checkpoint, const Co
   return warnings;
 }
 
-std::shared_ptr<const Tokenizer> same_tokenizer(const Checkpoint& checkpoint,
-                                                const Config& config) {
+std::shared_ptr<const Tokenizer> same_tokenizer(const StartingPoint& start, const Config& config) {
+  const Checkpoint& checkpoint = *start.checkpoint;
   const std::string& path = config.tokenizer.path;
   if (!path.empty() && load_tokenizer(path)->digest() != checkpoint.tokenizer()->digest()) {
     throw UserError("tokenizer.path: " + path + " is not the tokenizer that " +
-                    checkpoint.path().string() +
-                    " was trained with; name that one or choose another --run-dir");
+                    checkpoint.path().string() + " was trained with; name that one or " +
+                    start.way_to_start_anew + " to train anew");
   }
   return checkpoint.tokenizer();
 }
 
-void require_same_text(const Checkpoint& checkpoint, const std::string& train_data_digest) {
+void require_same_text(const StartingPoint& start, const std::string& train_data_digest) {
+  const Checkpoint& checkpoint = *start.checkpoint;
   if (checkpoint.state().train_data_digest != train_data_digest) {
     throw UserError("data.train: its text is not the one that " + checkpoint.path().string() +
-                    " was trained with; name that one or choose another --run-dir");
+                    " was trained with; name that one or " + start.way_to_start_anew +
+                    " to train anew");
   }
+}
+
+std::optional<std::string> jump_of_rate(const Config& saved, const Config& config,
+                                        std::int64_t step, std::int64_t samples) {
+  const auto rate = [&](const Config& of) {
+    return learning_rate(of.schedule, of.optimizer.lr, step, total_steps(of.train, samples));
+  };
+  const double before = rate(saved);
+  const double after = rate(config);
+  if (before == after) {
+    return std::nullopt;
+  }
+  std::string causes;
+  for (const ConfigChange& change : config_changes(saved, config)) {
+    if (is_cause_of_rate(change.key)) {
+      causes += (causes.empty() ? "" : ", ") + change.key;
+    }
+  }
+  return "the learning rate jumps at step " + format_count(step) + ": " +
+         format_significant(before) + " when it was saved, " + format_significant(after) +
+         " now (changed: " + causes + ")";
+}
+
+bool learns_otherwise(const Config& saved, const Config& config) {
+  const std::vector<ConfigChange> changes = config_changes(saved, config);
+  return std::any_of(changes.begin(), changes.end(), [](const ConfigChange& change) {
+    return change.key.starts_with("optimizer.") || change.key.starts_with("schedule.");
+  });
 }
 
 }  // namespace transnormer

@@ -16,11 +16,16 @@ namespace transnormer {
 struct StartingPoint {
   std::optional<Checkpoint> checkpoint;    // nothing: from the start
   std::vector<std::int64_t> damaged = {};  // steps of newer ones that were passed over
-  std::vector<std::string> warnings = {};  // of those
+  std::vector<std::string> warnings = {};  // of those, and of others passed over
+  bool is_fork = false;                    // the checkpoint is of another directory
+  // For people: what trains anew where going on is refused, and what goes on after a stop.
+  std::string way_to_start_anew = "choose another --run-dir";
+  std::string way_to_go_on = "the same command";
 };
 
-// automatic: the newest whole checkpoint of the run directory, if it holds any, and of those that
-// are not proven to be damaged: one that merely cannot be read or used now is a UserError.
+// automatic: the newest sound checkpoint of the run directory, if it holds any, and of those that
+// are not proven to be damaged: one that merely cannot be read or used now is a UserError. One that
+// was saved amid skipped updates is passed over, unless there is no other.
 // never: UserError where the directory holds a run. checkpoint: the one named; where it is of
 // another directory, this one must not hold a run yet.
 [[nodiscard]] StartingPoint choose_start(const TrainRequest& request,
@@ -32,16 +37,24 @@ void record_environment(TrainingState& state, at::Device device);
 // Compares with the run that was saved. Returns a warning for each difference that may change the
 // bits of what follows; throws UserError that names every one that must not change. Places of files
 // are judged by content, in check_same_content().
-[[nodiscard]] std::vector<std::string> compare_settings(const Checkpoint& checkpoint,
+[[nodiscard]] std::vector<std::string> compare_settings(const StartingPoint& start,
                                                         const Config& config,
                                                         const TrainingState& now);
 
 // The tokenizer that goes on: the saved one, unless the config names a file, which must hold the
 // same. Throws UserError.
-[[nodiscard]] std::shared_ptr<const Tokenizer> same_tokenizer(const Checkpoint& checkpoint,
+[[nodiscard]] std::shared_ptr<const Tokenizer> same_tokenizer(const StartingPoint& start,
                                                               const Config& config);
 
 // Throws UserError where the training text is not the one of the saved run.
-void require_same_text(const Checkpoint& checkpoint, const std::string& train_data_digest);
+void require_same_text(const StartingPoint& start, const std::string& train_data_digest);
+
+// A warning where the learning rate of the next update, the one after `state.step`, is another than
+// the saved run would have gone on with, for whatever reason. `samples`: of an epoch.
+[[nodiscard]] std::optional<std::string> jump_of_rate(const Config& saved, const Config& config,
+                                                      std::int64_t step, std::int64_t samples);
+
+// Whether the losses of the saved run say nothing about those to come.
+[[nodiscard]] bool learns_otherwise(const Config& saved, const Config& config);
 
 }  // namespace transnormer

@@ -4,11 +4,23 @@
 
 #include "config/names.h"
 #include "log/console.h"
+#include "train/ending.h"
 #include "train/training_loop.h"
 #include "train/training_run.h"
-#include "util/signal.h"
 
 namespace transnormer {
+namespace {
+
+// train.log asks about its run's directory, so it must not outlive it.
+struct LogFileUntilTheEnd {
+  LogFileUntilTheEnd() = default;
+  ~LogFileUntilTheEnd() { log::close_file(); }
+  LogFileUntilTheEnd(const LogFileUntilTheEnd&) = delete;
+  LogFileUntilTheEnd& operator=(const LogFileUntilTheEnd&) = delete;
+};
+
+}  // namespace
+
 ExitStatus train(const TrainRequest& request) {
   const log::Level level = request.loaded.config.log.level;
   log::set_level(level);
@@ -16,11 +28,11 @@ ExitStatus train(const TrainRequest& request) {
   if (run->already_ended) {
     log::set_level(log::Level::info);  // the one answer there is, whatever log.level asks for
     log::info(run->directory.path().string() + ": this run has ended: " + *run->already_ended +
-              "; raise train.steps to go on");
+              "; raise " + keys_that_end(run->config, run->state, run->samples) + " to go on");
     log::set_level(level);
     return ExitStatus::done;
   }
-  install_signal_handlers();
+  const LogFileUntilTheEnd log_file;
   Events events = begin_writing(*run);
   return TrainingLoop(*run, events).run();
 }

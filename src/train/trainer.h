@@ -20,8 +20,10 @@ struct TrainRequest {
   std::filesystem::path resume_from = {};  // with ResumeMode::checkpoint
 };
 
-// Runs to the end of training, or to a stop. Throws UserError and DivergedError; a failed save on
-// the way is logged and shows in the status.
+// Runs to the end of training, or to a stop, which signals ask for once their handlers are
+// installed (util/signal.h). Throws UserError, DivergedError, and StoppedError for a stop before
+// there is anything to save. A save or a record of the log that failed on the way is logged and
+// shows in the status.
 [[nodiscard]] ExitStatus train(const TrainRequest& request);
 
 }  // namespace transnormer

@@ -1,6 +1,5 @@
 #include "train/training_loop.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -9,9 +8,11 @@
 #include "ops/device.h"
 #include "optim/gradients.h"
 #include "optim/schedule.h"
+#include "train/divergence.h"
 #include "train/ending.h"
 #include "train/nonfinite.h"
 #include "train/passes.h"
+#include "train/soundness.h"
 #include "train/validation.h"
 #include "util/signal.h"
 #include "util/units.h"
@@ -35,12 +36,6 @@ bool is_multiple(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-// A fork goes on from a checkpoint of another directory, and has none of its own yet.
-bool is_saved(const TrainingRun& run) {
-  const std::vector<std::int64_t> steps = run.directory.checkpoint_steps();
-  return run.resumed && std::binary_search(steps.begin(), steps.end(), run.state.step);
-}
-
 bool is_stop_requested() {
   return stop_requested().has_value();
 }
@@ -58,14 +53,27 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       saver_(run, events),
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
-      saved_step_(is_saved(run) ? run.state.step : -1) {}
+      saved_step_(run.resumed && !run.is_fork ? run.state.step : -1),
+      applied_step_(run.state.step) {}
 
 ExitStatus TrainingLoop::run() {
+  try {
+    return go_on() ? end() : stop(*stop_requested());
+  } catch (const UserError&) {
+    bar_.finish();
+    events_.note(state_.step, "failed",
+                 "training stops at step " + format_count(state_.step) + save_and_tell(),
+                 log::Level::error);
+    throw;
+  }
+}
+
+bool TrainingLoop::go_on() {
   bool whole = finish_step();
   while (whole && !state_.finished) {
     whole = make_update() && finish_step();
   }
-  return whole ? end() : stop(*stop_requested());
+  return whole;
 }
 
 bool TrainingLoop::make_update() {
@@ -81,9 +89,11 @@ bool TrainingLoop::make_update() {
     clip_gradients(run_.optimizer.gradients(), global_norm(update.norms),
                    config_.optimizer.clip_norm);
     run_.optimizer.step(update.lr);
+    applied_step_ = state_.step + 1;
   }
   count(update);
-  report(std::move(update));
+  report(update);
+  judge(update);
   return true;
 }
 
@@ -125,22 +135,24 @@ TrainingLoop::Update TrainingLoop::measure(const std::vector<Batch>& batches,
 
 bool TrainingLoop::is_to_be_applied(const Update& update) {
   const std::int64_t step = state_.step + 1;
-  try {
-    const Verdict verdict =
-        judge_update(update.nll, update.grad_norm, config_.train, run_.scaler, state_);
-    if (verdict.fate == UpdateFate::applied) {
+  const Verdict verdict =
+      judge_update(update.nll, update.grad_norm, config_.train, run_.scaler, state_);
+  switch (verdict.fate) {
+    case UpdateFate::applied:
       return true;
-    }
-    const bool harmless = verdict.fate == UpdateFate::rescaled;
-    events_.note(step, harmless ? "loss_scale_lowered" : "update_skipped",
-                 "step " + format_count(step) + ": " + verdict.reason,
-                 harmless ? log::Level::info : log::Level::warning);
-    return false;
-  } catch (const DivergedError&) {
-    events_.note(step, "diverged", "stopped: training diverged at step " + format_count(step),
-                 log::Level::error);
-    throw;
+    case UpdateFate::rescaled:
+      events_.note(step, "loss_scale_lowered",
+                   "step " + format_count(step) + ": " + verdict.reason);
+      break;
+    case UpdateFate::skipped:
+      events_.note(step, "update_skipped", "step " + format_count(step) + ": " + verdict.reason,
+                   log::Level::warning);
+      break;
+    case UpdateFate::diverged:
+      // The last weights that were made may be what does not give finite numbers.
+      diverge("update " + format_count(step), verdict.reason, applied_step_ - 1);
   }
+  return false;
 }
 
 void TrainingLoop::measure_statistics(Update& update) {
@@ -164,12 +176,44 @@ void TrainingLoop::count(const Update& update) {
   meter_.end_update(update.tokens);
 }
 
+void TrainingLoop::judge(const Update& update) {
+  const std::int64_t words = run_.model->size().vocab_size;
+  const double loss = update.nll / static_cast<double>(update.tokens);
+  if (const auto rise = judge_loss(loss, words, state_)) {
+    diverge("step " + format_count(state_.step),
+            "the mean loss of " + format_count(kLossWindow) + " updates is " +
+                format_fixed(rise->now, 3) + ", after " + format_fixed(rise->before, 3) +
+                " in those before, where guessing gives " +
+                format_fixed(std::log(static_cast<double>(words)), 3),
+            state_.low_loss_step);
+  }
+}
+
+void TrainingLoop::diverge(const std::string& where, const std::string& why,
+                           std::int64_t sound_until) {
+  bar_.finish();
+  events_.note(state_.step, "diverged", "stopped: training diverged at " + where,
+               log::Level::error);
+  throw DivergedError("training diverged at " + where + ": " + why + "; " +
+                      advice_after_divergence(run_, sound_until));
+}
+
+// Patience is judged after validation, and the train event comes before.
+bool TrainingLoop::may_end_here() const {
+  const std::int64_t patience = config_.validation.patience;
+  return state_.step == run_.total_steps ||
+         (patience > 0 && state_.validations_without_gain + 1 >= patience &&
+          (validation_due_ || is_validation_due(run_)));
+}
+
 void TrainingLoop::report(Update update) {
   const double loss = state_.loss_sum / static_cast<double>(state_.loss_tokens);
   bar_.update(state_.step, "loss " + format_fixed(loss, 3) + "  " +
                                format_short(meter_.tokens_per_s()) + " tokens/s");
-  const bool shown = is_multiple(state_.step, config_.log.every);
-  if (!shown && update.statistics.empty() && update.histograms.empty()) {
+  const bool due = is_multiple(state_.step, config_.log.every);
+  const bool shown = due || (config_.log.every > 0 && may_end_here());
+  const bool regular = due || !update.statistics.empty() || !update.histograms.empty();
+  if (!shown && !regular) {
     return;
   }
   log::TrainEvent event;
@@ -193,28 +237,58 @@ void TrainingLoop::report(Update update) {
   event.gradients = std::move(update.statistics);
   event.histograms = std::move(update.histograms);
   events_.emit(event, shown);
-  state_.loss_sum = 0;
-  state_.loss_tokens = 0;
+  if (regular) {  // the events to come are the same whether or not this step was the last
+    state_.loss_sum = 0;
+    state_.loss_tokens = 0;
+  }
+}
+
+bool TrainingLoop::note_what_is_due() {
+  const bool validation = is_validation_due(run_);
+  const bool asked = take_save_request();
+  const bool save = asked || is_multiple(state_.step, config_.checkpoint.every);
+  validation_due_ = validation_due_ || validation;
+  save_due_ = save_due_ || save;
+  return validation || save;
 }
 
 bool TrainingLoop::finish_step() {
-  bool improved = false;
-  if (is_validation_due(run_)) {
-    if (!validate()) {
-      return false;
-    }
-    improved = state_.best_step == state_.step;
-    saved_step_ = -1;
+  if (state_.step == 0) {
+    return true;  // there is nothing to save yet: a request waits for the first update
+  }
+  const bool is_new = note_what_is_due();
+  if (!validation_due_ && !save_due_ && !reason_to_end(config_, state_, run_.total_steps)) {
+    return true;
+  }
+  if (const auto fault = fault_of_state(run_)) {
+    wait_for_a_sound_state(*fault, is_new);
+    return true;
+  }
+  if (validation_due_ && !validate()) {
+    return false;
   }
   const auto reason = reason_to_end(config_, state_, run_.total_steps);
   state_.finished = reason.has_value();
   state_.finish_reason = reason.value_or("");
-  const bool asked = take_save_request();
-  const bool due = state_.step > 0 && is_multiple(state_.step, config_.checkpoint.every);
-  if (asked || due || (improved && config_.checkpoint.keep_best) || state_.finished) {
+  const bool is_best = config_.checkpoint.keep_best && state_.best_step == state_.step;
+  if (save_due_ || is_best || state_.finished) {
     save();
+    save_due_ = false;
   }
   return true;
+}
+
+void TrainingLoop::wait_for_a_sound_state(const std::string& fault, bool tell) {
+  const std::string step = "step " + format_count(state_.step);
+  if (reason_to_end(config_, state_, run_.total_steps)) {
+    diverge(step, "training ends here, and " + fault, applied_step_ - 1);
+  }
+  if (tell) {
+    events_.note(state_.step, "save_postponed",
+                 step + ": " + fault + ", so that nothing is validated or saved before a sound " +
+                     "state is reached again",
+                 log::Level::warning);
+  }
 }
 
 bool TrainingLoop::validate() {
@@ -231,6 +305,8 @@ bool TrainingLoop::validate() {
   event.elapsed_s = meter_.elapsed_s();
   event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   events_.emit(event);
+  validation_due_ = false;
+  saved_step_ = -1;
   return true;
 }
 
@@ -244,16 +320,28 @@ void TrainingLoop::save() {
   }
 }
 
+std::string TrainingLoop::save_and_tell() {
+  const auto fault = fault_of_state(run_);
+  if (!fault) {
+    save();
+    if (saved_step_ == state_.step) {
+      return "; " + run_.way_to_go_on + " goes on from here";
+    }
+  }
+  const auto before = newest_checkpoint(run_, state_.step);
+  return "; nothing was saved" + (fault ? ", since " + *fault : "") +
+         (before ? "; " + run_.way_to_go_on + " goes on from step " + format_count(*before) : "");
+}
+
 ExitStatus TrainingLoop::stop(ExitStatus status) {
   bar_.finish();
-  save();
-  const bool saved = saved_step_ == state_.step;
+  const std::string outcome = save_and_tell();
   events_.note(state_.step, "interrupted",
                std::string("stopped by ") +
                    (status == ExitStatus::interrupted ? "SIGINT" : "SIGTERM") + " at step " +
-                   format_count(state_.step) +
-                   (saved ? "; the same command goes on from here" : "; nothing was saved"));
-  return saved ? status : ExitStatus::save_failed;
+                   format_count(state_.step) + outcome);
+  const bool could_save = saved_step_ == state_.step || fault_of_state(run_);
+  return could_save ? status : ExitStatus::save_failed;
 }
 
 ExitStatus TrainingLoop::end() {
@@ -261,7 +349,8 @@ ExitStatus TrainingLoop::end() {
   events_.note(state_.step, "done",
                "done: " + state_.finish_reason + ", " + format_count(state_.tokens) +
                    " tokens seen in " + format_duration(meter_.elapsed_s()));
-  return saver_.failed() ? ExitStatus::save_failed : ExitStatus::done;
+  return saver_.failed() || events_.have_lost_records() ? ExitStatus::save_failed
+                                                        : ExitStatus::done;
 }
 
 }  // namespace transnormer

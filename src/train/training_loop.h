@@ -24,8 +24,10 @@ class TrainingLoop {
   // Both must outlive the loop.
   TrainingLoop(TrainingRun& run, Events& events);
 
-  // Goes on to the end of training or until a signal asks to stop, then saves. Throws
-  // DivergedError; nothing is saved then.
+  // Goes on to the end of training or until a signal asks to stop, then saves. Only sound states
+  // are saved (soundness.h); what was due in another is made up for in the next sound one. Throws
+  // DivergedError; nothing is saved then. A UserError on the way (the data can no longer be read)
+  // is thrown on after saving.
   [[nodiscard]] ExitStatus run();
 
  private:
@@ -40,6 +42,8 @@ class TrainingLoop {
     std::map<std::string, std::vector<double>> histograms;  // empty unless due
   };
 
+  [[nodiscard]] bool go_on();  // to the end: true; false where a signal cut it short
+
   // One update and its events. False where a signal stopped it half-way; the state is then that of
   // before.
   bool make_update();
@@ -48,13 +52,24 @@ class TrainingLoop {
   [[nodiscard]] bool is_to_be_applied(const Update& update);
   void measure_statistics(Update& update);
   void count(const Update& update);
+  // Whether training may end with the present step, as far as is known before its validation.
+  [[nodiscard]] bool may_end_here() const;
   void report(Update update);
+  // Throws DivergedError where the losses of the last updates say so.
+  void judge(const Update& update);
+  [[noreturn]] void diverge(const std::string& where, const std::string& why,
+                            std::int64_t sound_until);
 
   // Validation, end and checkpoint, as far as the present step asks for them. Also makes up for a
   // validation that was cut short before a resume. False where a signal cut it short now.
   bool finish_step();
+  // Notes what the present step asks for. Returns whether that is anything new.
+  bool note_what_is_due();
+  void wait_for_a_sound_state(const std::string& fault, bool tell);
   bool validate();
   void save();
+  // Saves where the state is sound; tells how the run can go on.
+  std::string save_and_tell();
   ExitStatus stop(ExitStatus status);
   ExitStatus end();
 
@@ -68,7 +83,10 @@ class TrainingLoop {
   Saver saver_;
   Meter meter_;
   log::ProgressBar bar_;
-  std::int64_t saved_step_;  // the state of which is on disk, as it is
+  std::int64_t saved_step_;    // the state of which is on disk, as it is
+  std::int64_t applied_step_;  // of the last update that changed the weights
+  bool validation_due_ = false;
+  bool save_due_ = false;
 };
 
 }  // namespace transnormer

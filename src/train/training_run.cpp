@@ -8,10 +8,13 @@
 #include "data/prepare.h"
 #include "model/footprint.h"
 #include "ops/device.h"
+#include "train/divergence.h"
 #include "train/ending.h"
 #include "train/resume.h"
+#include "train/validation.h"
 #include "util/error.h"
 #include "util/memory.h"
+#include "util/signal.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -51,8 +54,8 @@ PreparedData prepare(const Config& config, const StartingPoint& start) {
   if (!start.checkpoint) {
     return prepare_data(config, options);
   }
-  PreparedData data = prepare_data(config, same_tokenizer(*start.checkpoint, config), options);
-  require_same_text(*start.checkpoint, data.at(Split::train).stream.digest());
+  PreparedData data = prepare_data(config, same_tokenizer(start, config), options);
+  require_same_text(start, data.at(Split::train).stream.digest());
   return data;
 }
 
@@ -104,8 +107,32 @@ std::shared_ptr<TransNormer> make_model(const Config& config, const Tokenizer& t
   return std::make_shared<TransNormer>(config.model, size, device);
 }
 
-void start_from(TrainingRun& run, const Checkpoint& checkpoint) {
+// What the saved run counted is judged as before, unless it says nothing about what comes.
+void carry_on(TrainingRun& run, const Config& saved) {
+  run.state.consecutive_skips = 0;
+  if (learns_otherwise(saved, run.config) || !has_loss_windows(run.state)) {
+    restart_loss_windows(run.state);
+  }
+  if (const auto jump = jump_of_rate(saved, run.config, run.state.step, run.samples)) {
+    run.warnings.push_back(*jump);
+  }
+}
+
+void note_validation_kind(TrainingRun& run) {
+  if (!run.valid_stream) {
+    return;
+  }
+  if (const auto change = note_validation_kind(
+          run.state, {.data_digest = run.valid_stream->digest(),
+                      .context_window = run.config.validation.context_window})) {
+    run.notes.push_back({.name = "validation_changed", .message = *change});
+  }
+}
+
+void start_from(TrainingRun& run, const StartingPoint& start) {
+  const Checkpoint& checkpoint = *start.checkpoint;
   checkpoint.load_into(*run.model);
+  require_finite_weights(*run.model, checkpoint.path().string());
   checkpoint.load_into(run.optimizer);
   const TrainingState now = std::exchange(run.state, checkpoint.state());
   run.state.threads = now.threads;
@@ -116,9 +143,14 @@ void start_from(TrainingRun& run, const Checkpoint& checkpoint) {
   }
   run.unigram_counts = checkpoint.unigram_counts();
   run.resumed = true;
+  run.is_fork = start.is_fork;
+  run.damaged = start.damaged;
+  run.way_to_go_on = start.way_to_go_on;
   run.origin = "resumed from " + checkpoint.path().string() + " (step " +
                format_count(run.state.step) + ", " + format_count(run.state.tokens) +
                " tokens seen)";
+  carry_on(run, checkpoint.config());
+  note_validation_kind(run);
   // A run that ended goes on where what ended it was raised.
   if (run.state.finished) {
     run.already_ended = reason_to_end(run.config, run.state, run.total_steps);
@@ -132,6 +164,7 @@ void start_anew(TrainingRun& run) {
   run.state.train_data_digest = run.train_stream.digest();
   run.state.tokenizer_digest = run.tokenizer->digest();
   run.unigram_counts = count_tokens(run.train_stream, run.tokenizer->size());
+  note_validation_kind(run);
 }
 
 }  // namespace
@@ -153,10 +186,12 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   }
   std::move(start.warnings.begin(), start.warnings.end(), std::back_inserter(warnings));
   if (start.checkpoint) {
-    const std::vector<std::string> changes = compare_settings(*start.checkpoint, config, state);
+    const std::vector<std::string> changes = compare_settings(start, config, state);
     warnings.insert(warnings.end(), changes.begin(), changes.end());
   }
+  throw_if_stopped();
   PreparedData data = prepare(config, start);
+  throw_if_stopped();
   const Samples samples(data.at(Split::train).stream, config.data.tokens_per_sample,
                         data.tokenizer->first_input());
   const std::int64_t total = total_steps(config.train, samples.count());
@@ -181,11 +216,11 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
                   .state = std::move(state),
                   .warnings = std::move(warnings)});
   if (start.checkpoint) {
-    start_from(*run, *start.checkpoint);
-    run->damaged = std::move(start.damaged);
+    start_from(*run, start);
   } else {
     start_anew(*run);
   }
+  throw_if_stopped();
   return run;
 }
 

@@ -36,10 +36,13 @@ struct TrainingRun {
   LossScaler scaler;
   TrainingState state;
   bool resumed = false;
+  bool is_fork = false;                           // resumed from a checkpoint of another directory
+  std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
   std::optional<std::string> already_ended = {};  // why there is nothing left to do
   std::string origin = "started";                 // for people
   std::vector<std::string> warnings;              // of the set-up, for people
+  std::vector<log::NoteEvent> notes = {};         // of the set-up, for scripts too
 };
 
 // Chooses device and threads, locks the run directory, decides where to start, prepares the data,
@@ -50,6 +53,7 @@ struct TrainingRun {
 // after the one that this run starts from, and says what is going on. Throws, before any of it,
 // WriteError where the disk has no room for the checkpoints and UserError where a file that is no
 // run's would be overwritten.
+// The logs ask the run about its directory, so it must outlive them.
 [[nodiscard]] Events begin_writing(TrainingRun& run);
 
 }  // namespace transnormer

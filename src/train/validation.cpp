@@ -1,10 +1,12 @@
 #include "train/validation.h"
 
 #include <cmath>
+#include <utility>
 
 #include "eval/evaluate.h"
 #include "log/progress.h"
 #include "ops/device.h"
+#include "util/units.h"
 
 namespace transnormer {
 
@@ -30,6 +32,29 @@ std::optional<double> validation_loss(const TrainingRun& run,
   options.should_stop = should_stop;
   const EvaluateResult result = evaluate(*run.model, *run.valid_stream, options);
   return result.complete ? std::optional(result.nll()) : std::nullopt;
+}
+
+std::optional<std::string> note_validation_kind(TrainingState& state, const ValidationKind& kind) {
+  const std::string digest = std::exchange(state.valid_data_digest, kind.data_digest);
+  const std::int64_t window = std::exchange(state.validation_context_window, kind.context_window);
+  std::string changed;
+  if (!digest.empty() && digest != kind.data_digest) {
+    changed = "data.valid holds another text";
+  } else if (window >= 0 && window != kind.context_window) {
+    changed = "validation.context_window was " + format_count(window) + " and is " +
+              format_count(kind.context_window);
+  }
+  if (changed.empty() || state.validated_step < 0) {
+    return std::nullopt;
+  }
+  std::string best = state.best_step < 0 ? "no loss"
+                                         : "the loss " + format_fixed(state.best_valid_loss, 4) +
+                                               " of step " + format_count(state.best_step);
+  state.validated_step = -1;
+  state.best_step = -1;
+  state.best_valid_loss = 0;
+  state.validations_without_gain = 0;
+  return changed + ": validation starts anew, " + best + " is the best no longer";
 }
 
 bool record_validation(TrainingState& state, double loss) {

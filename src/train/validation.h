@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "train/training_run.h"
 
@@ -14,6 +15,18 @@ namespace transnormer {
 // Nats a token on the validation text, dropout off; nothing where should_stop said so on the way.
 [[nodiscard]] std::optional<double> validation_loss(const TrainingRun& run,
                                                     const std::function<bool()>& should_stop);
+
+// What validations are made on and with.
+struct ValidationKind {
+  std::string data_digest;
+  std::int64_t context_window = 0;
+};
+
+// Notes the kind of the validations to come. Where the earlier ones were of another kind, their
+// losses cannot be compared with those to come: best loss and patience start anew. Returns what
+// changed then, for people. Where the earlier kind is not known, it is taken to be the same.
+[[nodiscard]] std::optional<std::string> note_validation_kind(TrainingState& state,
+                                                              const ValidationKind& kind);
 
 // Notes the loss of the present step: the best so far, or one more without gain. Returns whether it
 // is the best. A loss that is not finite never is.

@@ -47,7 +47,7 @@ class StoppedError : public std::runtime_error {
   ExitStatus status_;
 };
 
-// Training met more non-finite updates than the config allows.
+// Training met more non-finite updates than the config allows, or losses far above guessing.
 class DivergedError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -52,6 +52,12 @@ std::string format_short(double value) {
   return print(unit == 0 && value == std::floor(value) ? "%.0f%s" : "%.1f%s", value, kUnits[unit]);
 }
 
+std::string format_significant(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
 std::string format_duration(double seconds) {
   if (!(seconds < kEndless)) {
     return "?";

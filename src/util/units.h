@@ -15,6 +15,9 @@ namespace transnormer {
 // 12345.6 -> "12.3k", 3.2e9 -> "3.2G".
 [[nodiscard]] std::string format_short(double value);
 
+// Three significant digits: 0.000512345 -> "0.000512", 1e-07 -> "1e-07".
+[[nodiscard]] std::string format_significant(double value);
+
 // 3723 -> "1h02m", 65 -> "1m05s", 4.2 -> "4.2s"; "?" for what is endless or no number.
 [[nodiscard]] std::string format_duration(double seconds);
 

@@ -37,12 +37,18 @@ TrainingState full_state() {
   state.elapsed_s = 1.0 / 3;
   state.loss_sum = 5e-324;
   state.loss_tokens = 16;
+  state.window_loss_sum = 2.0 / 7;
+  state.window_updates = 17;
+  state.former_window_loss = 0.7;
+  state.low_loss_step = 20;
   state.gradient_moments["all"] = {3, 2.0 / 3, 1e-300};
   state.gradient_moments["layers.0"] = {4, -1e300, 0.1 + 0.2};
   state.threads = 18;
   state.device = "cpu";
   state.build = "build";
   state.train_data_digest = "digest";
+  state.valid_data_digest = "third digest";
+  state.validation_context_window = 19;
   state.tokenizer_digest = "other digest";
   return state;
 }
@@ -66,11 +72,17 @@ TEST(TrainingState, ComesBackBitForBit) {
   EXPECT_EQ(after.elapsed_s, before.elapsed_s);
   EXPECT_EQ(after.loss_sum, before.loss_sum);
   EXPECT_EQ(after.loss_tokens, before.loss_tokens);
+  EXPECT_EQ(after.window_loss_sum, before.window_loss_sum);
+  EXPECT_EQ(after.window_updates, before.window_updates);
+  EXPECT_EQ(after.former_window_loss, before.former_window_loss);
+  EXPECT_EQ(after.low_loss_step, before.low_loss_step);
   EXPECT_EQ(after.gradient_moments, before.gradient_moments);
   EXPECT_EQ(after.threads, before.threads);
   EXPECT_EQ(after.device, before.device);
   EXPECT_EQ(after.build, before.build);
   EXPECT_EQ(after.train_data_digest, before.train_data_digest);
+  EXPECT_EQ(after.valid_data_digest, before.valid_data_digest);
+  EXPECT_EQ(after.validation_context_window, before.validation_context_window);
   EXPECT_EQ(after.tokenizer_digest, before.tokenizer_digest);
 }
 
@@ -101,6 +113,25 @@ TEST(TrainingState, NamesWhatIsMissingOrOfAWrongType) {
   EXPECT_THAT(fault_with("gradient_moments", {{"all", {{"count", 1}}}}),
               HasSubstr("\"gradient_moments\""));
   EXPECT_THAT(fault_with("gradient_moments", {{"all", 1}}), HasSubstr("\"gradient_moments\""));
+}
+
+TEST(TrainingState, FieldsThatEarlierVersionsDidNotWriteGetTheirDefaults) {
+  json state = json::parse(state_to_json(full_state()));
+  for (const char* key : {"window_loss_sum", "window_updates", "former_window_loss",
+                          "low_loss_step", "valid_data_digest", "validation_context_window"}) {
+    ASSERT_EQ(state.erase(key), 1U) << key;
+  }
+  const TrainingState read = state_from_json(state.dump(), "state.json");
+  EXPECT_EQ(read.step, full_state().step);
+  EXPECT_EQ(read.window_loss_sum, 0);
+  EXPECT_EQ(read.window_updates, 0);
+  EXPECT_TRUE(std::isnan(read.former_window_loss));
+  EXPECT_EQ(read.low_loss_step, 0);
+  EXPECT_EQ(read.valid_data_digest, "");
+  EXPECT_EQ(read.validation_context_window, -1);
+  state["window_updates"] = "1";
+  EXPECT_THAT(test::user_error_of([&] { (void)state_from_json(state.dump(), "state.json"); }),
+              HasSubstr("\"window_updates\""));
 }
 
 TEST(TrainingState, RefusesWhatIsNoJsonObject) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/workspace.h"
+#include "util/hash.h"
 
 namespace transnormer {
 namespace {
@@ -100,6 +101,19 @@ TEST_F(BadCheckpoint, ANewerFormatIsRefusedWithBothNumbers) {
   }
   edit_manifest(key, 977);
   refuse("977");
+}
+
+// As earlier versions saved them when a training diverged.
+TEST_F(BadCheckpoint, WeightsThatAreNotFiniteAreNamed) {
+  std::string weights = workspace().read("bad/model.safetensors");
+  constexpr char kNaN[] = {0, 0, static_cast<char>(0xC0), 0x7F};
+  weights.replace(weights.size() - sizeof kNaN, sizeof kNaN, kNaN, sizeof kNaN);
+  workspace().write("bad/model.safetensors", weights);
+  auto manifest = nlohmann::json::parse(workspace().read("bad/manifest.json"));
+  manifest["files"]["model.safetensors"]["sha256"] = sha256(weights);
+  workspace().write("bad/manifest.json", manifest.dump());
+  refuse("are not finite");
+  expect_refused(workspace(), {"generate", "bad"}, {"are not finite"});
 }
 
 TEST_F(BadCheckpoint, EvalRefusesWhatItCannotScore) {

@@ -66,6 +66,36 @@ TEST_F(Console, AppendsDatedLinesToTheFileUntilItIsClosed) {
               MatchesRegex("before\n....-..-.. ..:..:..\\.... info  kept\n"));
 }
 
+TEST_F(Console, TheFileGetsAtLeastWhatIsOfInterestWhateverTheTerminalShows) {
+  const test::TemporaryDirectory directory;
+  set_level(Level::error);
+  testing::internal::CaptureStderr();
+  open_file(directory / "train.log");
+  debug("too fine");
+  info("of interest");
+  set_level(Level::debug);
+  debug("asked for");
+  close_file();
+  const std::string text = read_file(directory / "train.log");
+  EXPECT_THAT(text, HasSubstr("of interest"));
+  EXPECT_THAT(text, Not(HasSubstr("too fine")));
+  EXPECT_THAT(text, HasSubstr("asked for"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("of interest")));
+}
+
+TEST_F(Console, CountsWhatItsFileHasLost) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(lost_by_file().count, 0);
+  open_file("/dev/full");
+  info("first");
+  info("second");
+  EXPECT_EQ(lost_by_file().count, 2);
+  EXPECT_TRUE(lost_by_file().still_fails);
+  close_file();
+  EXPECT_EQ(lost_by_file().count, 0);
+  (void)testing::internal::GetCapturedStderr();
+}
+
 TEST_F(Console, ReportsAFullDiskOnceAndGoesOn) {
   testing::internal::CaptureStderr();
   open_file("/dev/full");

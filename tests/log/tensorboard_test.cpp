@@ -116,5 +116,16 @@ TEST_F(Tensorboard, DropsWhatAResumeCutAway) {
   EXPECT_EQ(found["events"].size(), 2U);
 }
 
+TEST_F(Tensorboard, AFileWhoseDirectoryWasRemovedIsMadeAgainWithItsVersion) {
+  const auto sink = make_tensorboard_sink(directory_.path(), 0);
+  sink->on(valid_event(1, 3));
+  std::filesystem::remove_all(directory_.path());
+  sink->on(valid_event(2, 2));
+  const json events = read();
+  EXPECT_EQ(events["versions"], json({"brain.Event:2"}));
+  EXPECT_EQ(events["scalars"]["valid/loss"], json::parse("[[2, 2.0]]"));
+  EXPECT_EQ(sink->lost().count, 0);
+}
+
 }  // namespace
 }  // namespace transnormer::log

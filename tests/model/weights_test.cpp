@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "model/footprint.h"
 #include "model/initializer.h"
 #include "model/models.h"
+#include "util/error.h"
 
 namespace transnormer::test {
 namespace {
@@ -202,6 +204,31 @@ TEST(InitialWeights, AreNormalWhereTheyShouldBe) {
   EXPECT_NEAR((x / 2).pow(4).mean().item<double>(), 3, 0.05);
   EXPECT_NEAR((x.abs() < 2).to(at::kFloat).mean().item<double>(), 0.6827, 0.004);
   EXPECT_LT(at::abs((x.slice(0, 0, -1) * x.slice(0, 1)).mean()).item<double>(), 0.03);
+}
+
+TEST(Weights, ThatAreNotFiniteAreRefusedByNameOfTheTensor) {
+  TransNormer model(small_config(ModelVariant::t2), {.vocab_size = 30, .max_positions = 16},
+                    at::kCPU);
+  initialize(model, 1);
+  EXPECT_TRUE(has_finite_weights(model));
+  EXPECT_NO_THROW(require_finite_weights(model, "some/checkpoint"));
+  const NamedTensor last = named_tensors(model).back();
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
+    {
+      const at::NoGradGuard no_grad;
+      last.tensor.flatten()[0] = value;
+    }
+    EXPECT_FALSE(has_finite_weights(model)) << value;
+    try {
+      require_finite_weights(model, "some/checkpoint");
+      FAIL() << value;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(testing::StartsWith("some/checkpoint: "),
+                                               testing::HasSubstr(last.name)));
+    }
+  }
 }
 
 }  // namespace

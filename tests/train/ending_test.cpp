@@ -53,6 +53,23 @@ TEST(Ending, NamesTheEpochsThatEndedIt) {
   EXPECT_THAT(reason_to_end(config, state, 10).value(), testing::HasSubstr("train.max_epochs, 4"));
 }
 
+TEST(Ending, NamesTheKeysThatWouldHaveToChangeForItToGoOn) {
+  Config config;
+  config.train = limits(10, 4);  // of 10 samples: step 10, too
+  config.validation.patience = 2;
+  TrainingState state;
+  state.validations_without_gain = 2;
+  EXPECT_EQ(keys_that_end(config, state, 10), "validation.patience");
+  state.step = 10;
+  EXPECT_EQ(keys_that_end(config, state, 10),
+            "validation.patience and train.steps and train.max_epochs");
+  state.validations_without_gain = 0;
+  config.train = limits(100, 4);
+  EXPECT_EQ(keys_that_end(config, state, 10), "train.max_epochs");
+  config.train = limits(10, 0);
+  EXPECT_EQ(keys_that_end(config, state, 10), "train.steps");
+}
+
 TEST(Ending, PatienceEndsTrainingAndNamesTheBestStep) {
   Config config;
   config.validation.patience = 2;

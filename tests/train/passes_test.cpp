@@ -128,13 +128,41 @@ TEST(Passes, TheLossScaleMultipliesTheGradientsAndNotTheLoss) {
   }
 }
 
-TEST(Passes, StopBetweenMicroBatches) {
-  const auto model = make_model(0);
-  int asked = 0;
-  const auto nll = accumulate_gradients(*model, make_update(2),
-                                        {.should_stop = [&asked] { return ++asked == 3; }});
-  EXPECT_FALSE(nll);
-  EXPECT_EQ(asked, 3);
+// Before each micro-batch, each of two layers, the one slice of the loss, and each layer backward.
+constexpr int kQuestionsAPass = 1 + 2 + 1 + 2;
+
+TEST(Passes, StopBetweenMicroBatchesLayersAndSlicesForwardAndBackward) {
+  for (const bool checkpointing : {false, true}) {
+    for (int last = 1; last <= 3 * kQuestionsAPass + 1; ++last) {
+      const auto model = make_model(0.3);
+      int asked = 0;
+      const auto nll = accumulate_gradients(*model, make_update(2),
+                                            {.activation_checkpointing = checkpointing,
+                                             .should_stop = [&] { return ++asked == last; }});
+      const bool is_whole = last > 3 * kQuestionsAPass;
+      EXPECT_EQ(nll.has_value(), is_whole) << last;
+      EXPECT_EQ(asked, is_whole ? last - 1 : last);
+    }
+  }
+}
+
+TEST(Passes, AfterAStopTheSameUpdateGivesTheSameBits) {
+  const Result whole = run(make_update(6));
+  for (int last = 1; last <= kQuestionsAPass; ++last) {
+    const auto model = make_model(0.3);
+    AdamW optimizer(named_tensors(*model), {});
+    int asked = 0;
+    ASSERT_FALSE(accumulate_gradients(
+        *model, make_update(6),
+        {.seed = 3, .update = 5, .should_stop = [&] { return ++asked == last; }}));
+    optimizer.zero_gradients();
+    const auto nll = accumulate_gradients(*model, make_update(6), {.seed = 3, .update = 5});
+    EXPECT_EQ(nll->item<double>(), whole.nll);
+    const std::vector<at::Tensor> gradients = optimizer.gradients();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      EXPECT_TRUE(at::equal(gradients[i], whole.gradients[i])) << last << ", " << i;
+    }
+  }
 }
 
 TEST(Passes, ManyUpdatesOverfitOneBatch) {

@@ -1,6 +1,9 @@
 // Training as a process: killed, stopped by signals, resumed, diverged.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -75,27 +78,52 @@ class TrainProcess : public testing::Test {
     }
   }
 
+  // Killed after the checkpoint of step 40.
+  void kill_and_resume(const Arguments& sets, std::size_t steps) const {
+    ASSERT_EQ(workspace_.run(train("whole", sets)).status, 0);
+    {
+      Program program(train("killed", sets), here());
+      ASSERT_TRUE(wait_until(program, [&] {
+        return fs::exists(workspace_ / "killed/checkpoints/step-00000040/manifest.json");
+      }));
+      program.send(SIGKILL);
+      ASSERT_EQ(program.wait().status, -1) << "it ended before it was killed";
+    }
+    const Outcome outcome = workspace_.run(train("killed", sets));
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("resumed"));
+    expect_same_end("whole", "killed");
+    EXPECT_EQ(lines_of_kind("killed", "train").size(), steps);
+    EXPECT_EQ(lines_of_kind("killed", "valid").size(), lines_of_kind("whole", "valid").size());
+  }
+
+  // A sound run of 20 steps in half precision, and what makes it diverge from there.
+  [[nodiscard]] Arguments sound_run() const {
+    const Arguments sets{"train.precision=fp16", "checkpoint.every=5", "validation.every=0"};
+    Arguments sound = sets;
+    sound.emplace_back("train.steps=20");
+    EXPECT_EQ(workspace_.run(train("run", sound)).status, 0);
+    Arguments broken = sets;
+    broken.insert(broken.end(), {"train.steps=1000000", "optimizer.lr=100", "log.every=0",
+                                 "log.grad_stats_every=0"});
+    return broken;
+  }
+
   Workspace workspace_;
 };
 
 TEST_F(TrainProcess, KilledAndResumedItEndsWithTheSameBitsAndMetrics) {
-  const Arguments sets{"train.steps=200", "checkpoint.every=10", "validation.every=15",
-                       "log.tensorboard=false", "train.micro_batch_size=3"};
-  ASSERT_EQ(workspace_.run(train("whole", sets)).status, 0);
-  {
-    Program program(train("killed", sets), here());
-    ASSERT_TRUE(wait_until(program, [&] {
-      return fs::exists(workspace_ / "killed/checkpoints/step-00000040/manifest.json");
-    }));
-    program.send(SIGKILL);
-    ASSERT_EQ(program.wait().status, -1) << "it ended before it was killed";
-  }
-  const Outcome outcome = workspace_.run(train("killed", sets));
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("resumed"));
-  expect_same_end("whole", "killed");
-  EXPECT_EQ(lines_of_kind("killed", "train").size(), 200U);
-  EXPECT_EQ(lines_of_kind("killed", "valid").size(), lines_of_kind("whole", "valid").size());
+  kill_and_resume({"train.steps=200", "checkpoint.every=10", "validation.every=15",
+                   "log.tensorboard=false", "train.micro_batch_size=3"},
+                  200);
+}
+
+// Tensors large enough for two.
+TEST_F(TrainProcess, KilledAndResumedWithTwoThreadsItEndsWithTheSameBitsAndMetrics) {
+  kill_and_resume(
+      {"train.steps=80", "checkpoint.every=10", "validation.every=15", "log.tensorboard=false",
+       "train.threads=2", "model.dim=64", "train.global_batch_size=16"},
+      80);
 }
 
 // The loss of the step that a line tells of.
@@ -194,6 +222,107 @@ TEST_F(TrainProcess, ARunThatDivergesExitsWithThree) {
   EXPECT_EQ(outcome.status, 3);
   EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr("training diverged at update"));
   EXPECT_TRUE(fs::exists(workspace_ / "run/checkpoints/latest/manifest.json"));
+}
+
+TEST_F(TrainProcess, ARunThatDivergesKeepsItsSoundCheckpointsAndGoesOnFromThem) {
+  const Outcome outcome = workspace_.run(train("run", sound_run()));
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_THAT(
+      lines_of(outcome.err).back(),
+      testing::AllOf(HasSubstr("updates in a row"),
+                     HasSubstr("the last sound checkpoint is run/checkpoints/step-00000020")));
+  EXPECT_EQ(latest("run"), "step-00000020");
+  EXPECT_TRUE(fs::exists(workspace_ / "run/checkpoints/step-00000015/manifest.json"));
+  const Outcome resumed = workspace_.run(train("run", {"train.precision=fp16", "train.steps=25"}));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("(step 20, "));
+}
+
+TEST_F(TrainProcess, StoppedAmidSkippedUpdatesItSavesNothingAndSaysFromWhereItGoesOn) {
+  Arguments sets = sound_run();
+  sets.emplace_back("train.nonfinite_limit=1000000000");
+  Program program(train("run", sets), here());
+  ASSERT_TRUE(wait_until(
+      program, [&] { return metrics("run").find("save_postponed") != std::string::npos; }));
+  program.send(SIGTERM);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.status, 143);
+  EXPECT_THAT(lines_of(outcome.err).back(),
+              HasSubstr("updates were skipped; the same command goes on from step 20"));
+  EXPECT_EQ(latest("run"), "step-00000020");
+}
+
+TEST_F(TrainProcess, ALossThatStaysFarAboveGuessingExitsWithThree) {
+  const Outcome outcome =
+      workspace_.run(train("run", {"optimizer.lr=100", "schedule.name=constant", "train.steps=1000",
+                                   "validation.every=0", "checkpoint.every=0"}));
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr("the mean loss of 50 updates is"));
+}
+
+// A lock on the cache, held here, makes the preparation wait.
+TEST_F(TrainProcess, ASaveOrAStopThatIsAskedForDuringPreparationIsNoDeath) {
+  fs::create_directories(workspace_ / "cache");
+  const int lock = ::open((workspace_ / "cache/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  const auto begin = [this](Program& program, const std::string& run) {
+    return wait_until(program, [&] { return fs::exists(workspace_ / run / ".lock"); });
+  };
+  Program stopped(train("stopped", {}), here());
+  ASSERT_TRUE(begin(stopped, "stopped"));
+  stopped.send(SIGTERM);
+  const Outcome outcome = stopped.wait();
+  EXPECT_EQ(outcome.status, 143);
+  EXPECT_THAT(outcome.err, testing::EndsWith("transnormer: stopped by SIGTERM\n"));
+  EXPECT_FALSE(fs::exists(workspace_ / "stopped"));
+  Program saved(train("saved", {"checkpoint.every=0", "validation.every=0"}), here());
+  ASSERT_TRUE(begin(saved, "saved"));
+  saved.send(SIGUSR1);
+  ::close(lock);
+  EXPECT_EQ(saved.wait().status, 0);
+  EXPECT_TRUE(fs::exists(workspace_ / "saved/checkpoints/step-00000001"));
+}
+
+TEST_F(TrainProcess, AGapInAFileOfTheLogShowsInTheStatusAndInTheMetrics) {
+  Program program(train("run", {"train.steps=1000000", "checkpoint.every=0", "validation.every=0"}),
+                  here());
+  const auto lines = [this] { return lines_of_kind("run", "train").size(); };
+  ASSERT_TRUE(wait_until(program, [&] { return lines() >= 3; }));
+  const fs::path metrics_file = workspace_ / "run/metrics.jsonl";
+  fs::rename(metrics_file, workspace_ / "aside");
+  while (!fs::is_directory(metrics_file)) {  // the run may make the file anew in between
+    fs::remove(metrics_file);
+    std::error_code taken;
+    fs::create_directory(metrics_file, taken);
+  }
+  ASSERT_TRUE(wait_until(program, [&] {
+    return read_if_there(workspace_ / "run/train.log").find("cannot be written") !=
+           std::string::npos;
+  }));
+  fs::remove(metrics_file);
+  ASSERT_TRUE(
+      wait_until(program, [&] { return metrics("run").find("log_gap") != std::string::npos; }));
+  program.send(SIGTERM);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.status, 143);
+  EXPECT_THAT(outcome.err, HasSubstr("metrics.jsonl: cannot be written: "));
+}
+
+TEST_F(TrainProcess, TheSavedConfigMeansTheDirectoryThatHoldsIt) {
+  fs::create_directories(workspace_ / "runs/other");
+  ASSERT_EQ(workspace_.run(train("runs/other/../mine/", {})).status, 0);
+  EXPECT_THAT(workspace_.read("runs/mine/config.json"), HasSubstr("\"run_name\": \"mine\""));
+  const Outcome again = workspace_.run({"train", "runs/mine/config.json"});
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.err, HasSubstr("runs/mine: this run has ended"));
+}
+
+TEST_F(TrainProcess, ARunThatPatienceEndedNamesTheKeyThatLetsItGoOn) {
+  const Arguments sets{"validation.every=1", "validation.patience=1", "optimizer.lr=0",
+                       "schedule.warmup_init_lr=0"};
+  ASSERT_EQ(workspace_.run(train("run", sets)).status, 0);
+  EXPECT_THAT(workspace_.run(train("run", sets)).err,
+              testing::EndsWith("; raise validation.patience to go on\n"));
 }
 
 TEST_F(TrainProcess, AFinishedRunSaysSoAndChangesNothing) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "log/console.h"
 #include "train/small_run.h"
@@ -39,6 +40,42 @@ std::string fault_of(const SmallRun& runs, const std::string& name, const Sets& 
   return "";
 }
 
+// Rewrites a file of a checkpoint as if it had been saved so.
+void edit(const fs::path& checkpoint, const std::string& name,
+          const std::function<void(std::string&)>& change) {
+  const std::string before = read_file(checkpoint / name);
+  std::string after = before;
+  change(after);
+  ASSERT_NE(before, after) << name;
+  write_file(checkpoint / name, after);
+  std::string manifest = read_file(checkpoint / "manifest.json");
+  manifest.replace(manifest.find(sha256(before)), 64, sha256(after));
+  const auto size = [&name](const std::string& bytes) {
+    return '"' + name + "\": {\n      \"size\": " + std::to_string(bytes.size());
+  };
+  const std::size_t at = manifest.find(size(before));
+  ASSERT_NE(at, std::string::npos) << manifest;
+  manifest.replace(at, size(before).size(), size(after));
+  write_file(checkpoint / "manifest.json", manifest);
+}
+
+void replace(std::string& text, const std::string& before, const std::string& after) {
+  const std::size_t at = text.find(before);
+  ASSERT_NE(at, std::string::npos) << before << " in " << text;
+  text.replace(at, before.size(), after);
+}
+
+// As earlier versions saved it.
+void mark_as_amid_skips(const fs::path& checkpoint) {
+  edit(checkpoint, "state.json", [](std::string& state) {
+    replace(state, "\"consecutive_skips\": 0", "\"consecutive_skips\": 3");
+  });
+}
+
+std::string valid_set(const SmallRun& runs, const std::string& name) {
+  return "data.valid=" + (runs.path() / name).string();
+}
+
 // 23 samples by batches of 4: step 3 lies within the first epoch, step 9 within the second.
 class ResumeEqualsContinuous : public testing::TestWithParam<Sets> {};
 
@@ -57,13 +94,15 @@ TEST_P(ResumeEqualsContinuous, BitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, ResumeEqualsContinuous,
-                         testing::Values(Sets{}, Sets{"train.micro_batch_size=3"},
-                                         Sets{"model.dropout=0.3", "model.attention_dropout=0.2"},
-                                         Sets{"train.precision=bf16", "optimizer.clip_norm=0.5"},
-                                         Sets{"train.precision=fp16"}, Sets{"model.variant=t1"},
-                                         Sets{"model.variant=transformer",
-                                              "train.activation_checkpointing=true"}));
+INSTANTIATE_TEST_SUITE_P(
+    Settings, ResumeEqualsContinuous,
+    testing::Values(Sets{}, Sets{"train.micro_batch_size=3"},
+                    Sets{"model.dropout=0.3", "model.attention_dropout=0.2"},
+                    Sets{"train.precision=bf16", "optimizer.clip_norm=0.5"},
+                    Sets{"train.precision=fp16"}, Sets{"model.variant=t1"},
+                    // Tensors large enough for two.
+                    Sets{"train.threads=2", "model.dim=128", "train.global_batch_size=20"},
+                    Sets{"model.variant=transformer", "train.activation_checkpointing=true"}));
 
 TEST(Resume, GoesOnWithTheSameBitsAfterASkippedUpdateAndALoweredLossScale) {
   for (const std::string precision : {"fp16", "fp32"}) {
@@ -156,20 +195,14 @@ TEST(Resume, ACheckpointWithALinkThatLeadsToItselfIsPassedOver) {
 TEST(Resume, ACheckpointWhoseConfigIsAtFaultIsNotPassedOver) {
   const SmallRun runs;
   (void)runs.train("run");
-  const fs::path checkpoint = runs.checkpoint("run", 6);
-  const std::string before = read_file(checkpoint / "config.json");
-  std::string after = before;
-  after.replace(after.find("\"dim\""), 5, "\"dmi\"");
-  write_file(checkpoint / "config.json", after);
-  std::string manifest = read_file(checkpoint / "manifest.json");
-  manifest.replace(manifest.find(sha256(before)), 64, sha256(after));
-  write_file(checkpoint / "manifest.json", manifest);
+  edit(runs.checkpoint("run", 6), "config.json",
+       [](std::string& config) { replace(config, "\"dim\"", "\"dmi\""); });
   EXPECT_THAT(fault_of(runs, "run", {"train.steps=8"}), HasSubstr("dmi"));
 }
 
 TEST(Resume, TheBestIsLinkedAgainOnlyWhereItIsKept) {
   const SmallRun runs;
-  const std::string valid = "data.valid=" + (runs.path() / "valid.txt").string();
+  const std::string valid = valid_set(runs, "valid.txt");
   (void)runs.train("run", {valid, "checkpoint.keep_best=false"});
   const fs::path best = runs.path() / "run" / "checkpoints" / "best";
   for (const bool keeps : {false, true}) {
@@ -192,6 +225,136 @@ TEST(Resume, WarnsOfAWarmUpThatTheEpochsEndBefore) {
   EXPECT_THAT(warnings("1"), testing::ElementsAre(testing::AllOf(HasSubstr("schedule.warmup_steps"),
                                                                  HasSubstr("update 6"))));
   EXPECT_THAT(warnings("2"), testing::IsEmpty());
+}
+
+TEST(Resume, CheckpointsThatWereSavedAmidSkippedUpdatesArePassedOver) {
+  const SmallRun runs;
+  (void)runs.train("whole", {"train.steps=8"});
+  (void)runs.train("run");
+  mark_as_amid_skips(runs.checkpoint("run", 6));
+  {
+    const auto run = set_up(runs.request("run", {"train.steps=8"}));
+    EXPECT_EQ(run->state.step, 4);
+    EXPECT_THAT(run->warnings, testing::ElementsAre(HasSubstr("step 6 was saved after skipped")));
+    EXPECT_THAT(run->damaged, testing::IsEmpty());
+  }
+  EXPECT_EQ(runs.train("run", {"train.steps=8"}), ExitStatus::done);
+  expect_same_weights(runs, "whole", "run", 8);
+}
+
+TEST(Resume, WhereAllWereSavedAmidSkippedUpdatesTheNewestIsTakenAndCountedAnew) {
+  const SmallRun runs;
+  (void)runs.train("run", {"checkpoint.every=3"});
+  mark_as_amid_skips(runs.checkpoint("run", 3));
+  mark_as_amid_skips(runs.checkpoint("run", 6));
+  const auto run = set_up(runs.request("run", {"train.steps=8"}));
+  EXPECT_EQ(run->state.step, 6);
+  EXPECT_EQ(run->state.consecutive_skips, 0);
+  EXPECT_THAT(run->warnings, testing::ElementsAre(HasSubstr("and so were all before it")));
+}
+
+TEST(Resume, OnAnotherValidationTextTheBestAndPatienceStartAnew) {
+  const SmallRun runs;
+  runs.write("other.txt", small_text(90, 3));
+  const Sets sets{"validation.patience=1", "optimizer.lr=0", "schedule.warmup_init_lr=0"};
+  (void)runs.train("run", with(sets, valid_set(runs, "valid.txt")));  // patience ends it at step 4
+  ASSERT_TRUE(runs.has_checkpoint("run", 4));
+  EXPECT_TRUE(set_up(runs.request("run", with(sets, valid_set(runs, "valid.txt"))))->already_ended);
+  const auto run = set_up(runs.request("run", with(sets, valid_set(runs, "other.txt"))));
+  EXPECT_FALSE(run->already_ended);
+  EXPECT_EQ(run->state.best_step, -1);
+  EXPECT_EQ(run->state.validations_without_gain, 0);
+  ASSERT_EQ(run->notes.size(), 1U);
+  EXPECT_EQ(run->notes[0].name, "validation_changed");
+  EXPECT_THAT(run->notes[0].message,
+              testing::AllOf(HasSubstr("data.valid holds another text"), HasSubstr("of step 2 ")));
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_EQ(recorded.valid.front().step, 4);  // with the new text, too
+  EXPECT_TRUE(recorded.valid.front().best);
+}
+
+TEST(Resume, AnotherContextWindowOfValidationStartsAnewToo) {
+  const SmallRun runs;
+  const std::string valid = valid_set(runs, "valid.txt");
+  (void)runs.train("run", {valid});
+  const auto run =
+      set_up(runs.request("run", {valid, "train.steps=8", "validation.context_window=4"}));
+  EXPECT_EQ(run->state.best_step, -1);
+  ASSERT_EQ(run->notes.size(), 1U);
+  EXPECT_THAT(run->notes[0].message, HasSubstr("validation.context_window was 0 and is 4"));
+  (void)begin_writing(*run);
+  EXPECT_THAT(read_file(runs.path() / "run" / "metrics.jsonl"), HasSubstr("validation_changed"));
+}
+
+TEST(Resume, TheSameValidationTextElsewhereOrOfAnUnknownRunCountsOn) {
+  const SmallRun runs;
+  const std::string valid = valid_set(runs, "valid.txt");
+  (void)runs.train("run", {valid});
+  fs::copy_file(runs.path() / "valid.txt", runs.path() / "moved.txt");
+  const auto best_of = [&] {
+    const auto run = set_up(runs.request("run", {valid_set(runs, "moved.txt"), "train.steps=8"}));
+    EXPECT_THAT(run->notes, testing::IsEmpty());
+    EXPECT_NE(run->state.valid_data_digest, "");
+    return run->state.best_step;
+  };
+  EXPECT_GT(best_of(), 0);
+  edit(runs.checkpoint("run", 6), "state.json", [](std::string& state) {
+    const std::size_t begin = state.find("  \"valid_data_digest\"");
+    state.erase(begin, state.find('\n', begin) + 1 - begin);
+    const std::size_t window = state.find("  \"validation_context_window\"");
+    state.erase(window, state.find('\n', window) + 1 - window);
+  });
+  EXPECT_GT(best_of(), 0);
+}
+
+TEST(Resume, WarnsOfALearningRateThatJumpsWithBothRatesAndTheKeys) {
+  const SmallRun runs;
+  (void)runs.train("run", {"schedule.name=linear"});
+  const auto warnings_with = [&runs](const Sets& sets) {
+    return set_up(runs.request("run", sets))->warnings;
+  };
+  EXPECT_THAT(warnings_with({"schedule.name=linear", "train.steps=8"}),
+              testing::ElementsAre(testing::AllOf(HasSubstr("at step 6: 0 when it was saved"),
+                                                  HasSubstr("0.005 now (changed: train.steps)"))));
+  EXPECT_THAT(warnings_with({"schedule.name=linear", "train.steps=8", "schedule.min_lr=0.001"}),
+              testing::Contains(HasSubstr("(changed: schedule.min_lr, train.steps)")));
+  EXPECT_THAT(warnings_with({"schedule.name=linear"}), testing::IsEmpty());
+  (void)runs.train("constant", {"schedule.name=constant"});
+  EXPECT_THAT(
+      set_up(runs.request("constant", {"schedule.name=constant", "train.steps=8"}))->warnings,
+      testing::IsEmpty());
+}
+
+TEST(Resume, TheKernelsInstructionSetIsPartOfTheBuild) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  EXPECT_THAT(runs.file_of("run", 6, "state.json"), HasSubstr(", kernels "));
+  edit(runs.checkpoint("run", 6), "state.json",
+       [](std::string& state) { replace(state, ", kernels ", ", kernels not "); });
+  EXPECT_THAT(set_up(runs.request("run", {"train.steps=8"}))->warnings,
+              testing::ElementsAre(HasSubstr(", kernels not ")));
+}
+
+TEST(Resume, WhatIsAdvisedWhereItIsRefusedFitsHowItWasAskedFor) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  const Sets changed{"train.steps=8", "model.dropout=0.2"};
+  EXPECT_THAT(fault_of(runs, "run", changed), HasSubstr("undo that or choose another --run-dir"));
+  const auto refused_from = [&](const std::string& name) {
+    TrainRequest request = runs.request(name, changed);
+    request.resume = ResumeMode::checkpoint;
+    request.resume_from = runs.checkpoint("run", 4);
+    try {
+      (void)set_up(request);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused_from("run"),
+              HasSubstr("undo that or leave --resume out and choose another --run-dir"));
+  EXPECT_THAT(refused_from("fork"), HasSubstr("undo that or leave --resume out to train anew"));
 }
 
 TEST(Resume, ACheckpointOfANewerProgramIsRefusedAndStays) {
@@ -294,6 +457,7 @@ TEST(Resume, ACheckpointOfAnotherRunStartsAFreshDirectoryOnly) {
   request.resume = ResumeMode::checkpoint;
   request.resume_from = runs.checkpoint("one", 4);
   EXPECT_EQ(train(request), ExitStatus::done);
+  EXPECT_TRUE(runs.has_checkpoint("fresh", 4));  // its own from the start
   expect_same_weights(runs, "one", "fresh", 8);
   request.run_dir = runs.path() / "two";
   EXPECT_THROW((void)train(request), UserError);

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "train/small_run.h"
+#include "util/signal.h"
 
 namespace transnormer {
 namespace {
@@ -156,12 +159,171 @@ TEST(TrainingLoop, ANonFiniteUpdateIsSkippedAndTrainingGoesOn) {
 
 TEST(TrainingLoop, ASkippedUpdateLeavesTheWeightsAsTheyWere) {
   const SmallRun runs;
-  const auto run = set_up(runs.request("run", {"train.steps=2"}));
+  const auto run = set_up(runs.request("run", {"train.steps=3"}));
   poison_gradients(*run, 0, 2);
   const std::vector<at::Tensor> before = copies_of_weights(*run);
+  std::vector<at::Tensor> weights_at_skip;
+  Recorded recorded;
+  recorded.on_note = [&](const log::NoteEvent& note) {
+    if (note.name == "update_skipped") {
+      weights_at_skip = copies_of_weights(*run);
+    }
+  };
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_EQ(run->state.skipped_updates, 2);
+  EXPECT_TRUE(are_equal(before, weights_at_skip));
+}
+
+std::string divergence_of(TrainingRun& run, Recorded& recorded) {
+  try {
+    (void)run_loop(run, recorded);
+  } catch (const DivergedError& error) {
+    return error.what();
+  }
+  return "it did not diverge";
+}
+
+TEST(TrainingLoop, AmidSkippedUpdatesNothingIsSavedAndItIsMadeUpForAfterwards) {
+  const SmallRun runs;
+  const auto run =
+      set_up(runs.request("run", {valid_set(runs), "train.steps=7", "validation.every=4"}));
+  poison_gradients(*run, 3, 4);
   Recorded recorded;
   EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
-  EXPECT_TRUE(are_equal(before, copies_of_weights(*run)));
+  EXPECT_THAT(recorded.names(), Contains("save_postponed"));
+  EXPECT_TRUE(runs.has_checkpoint("run", 2));
+  EXPECT_FALSE(runs.has_checkpoint("run", 4));
+  EXPECT_TRUE(runs.has_checkpoint("run", 5));
+  EXPECT_EQ(recorded.valid.front().step, 5);
+}
+
+TEST(TrainingLoop, ASaveThatIsAskedForAmidSkippedUpdatesWaitsForASoundState) {
+  install_signal_handlers();
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"checkpoint.every=0"}));
+  poison_gradients(*run, 1, 3);
+  Recorded recorded;
+  recorded.on_note = [&](const log::NoteEvent& note) {
+    if (note.name == "update_skipped" && note.step == 2) {
+      std::raise(SIGUSR1);
+    }
+  };
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_THAT(recorded.names(), testing::ElementsAre("update_skipped", "save_postponed",
+                                                     "update_skipped", "saved", "saved", "done"));
+  EXPECT_FALSE(runs.has_checkpoint("run", 2));
+  EXPECT_TRUE(runs.has_checkpoint("run", 4));
+}
+
+TEST(TrainingLoop, ARunThatEndsAmidSkippedUpdatesHasDivergedAndGoesOnFromTheLastSoundState) {
+  const SmallRun runs;
+  {
+    const auto run = set_up(runs.request("run", {"checkpoint.keep_last=2"}));
+    poison_gradients(*run, 5, 100);
+    Recorded recorded;
+    EXPECT_THAT(divergence_of(*run, recorded),
+                testing::AllOf(HasSubstr("at step 6: training ends here, and the last update was "
+                                         "skipped; the last sound checkpoint is "),
+                               HasSubstr("step-00000004; "), HasSubstr("optimizer.lr")));
+    EXPECT_FALSE(runs.has_checkpoint("run", 6));
+  }
+  const auto resumed = set_up(runs.request("run"));
+  EXPECT_EQ(resumed->state.step, 4);
+  EXPECT_FALSE(resumed->already_ended);
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*resumed, recorded), ExitStatus::done);
+}
+
+TEST(TrainingLoop, WeightsThatAreNotFiniteAreNotSaved) {
+  const SmallRun runs;
+  const auto run =
+      set_up(runs.request("run", {"train.precision=fp16", "checkpoint.every=1", "train.steps=5"}));
+  poison_gradients(*run, 2, 3);
+  Recorded recorded;
+  recorded.on_note = [&](const log::NoteEvent& note) {
+    if (note.name == "loss_scale_lowered" && note.step == 3) {  // no skip that counts
+      const at::NoGradGuard no_grad;
+      named_tensors(*run->model).front().tensor[0].fill_(std::numeric_limits<float>::infinity());
+    }
+  };
+  EXPECT_THAT(divergence_of(*run, recorded), HasSubstr("step-00000001; "));
+  EXPECT_TRUE(runs.has_checkpoint("run", 2));
+  EXPECT_FALSE(runs.has_checkpoint("run", 3));
+  EXPECT_THAT(recorded.notes,
+              Contains(testing::Field(&log::NoteEvent::message,
+                                      HasSubstr("step 3: the weights are not finite"))));
+}
+
+TEST(TrainingLoop, ALossFarAboveGuessingEndsTrainingAndNamesTheCheckpointFromBefore) {
+  const SmallRun runs;
+  ASSERT_EQ(runs.train("run", {"train.steps=50", "checkpoint.every=50"}), ExitStatus::done);
+  const auto run = set_up(runs.request("run", {"train.steps=400", "optimizer.lr=100",
+                                               "schedule.name=constant", "checkpoint.every=20"}));
+  Recorded recorded;
+  EXPECT_THAT(
+      divergence_of(*run, recorded),
+      testing::AllOf(HasSubstr("the mean loss of 50 updates is"), HasSubstr("step-00000050; ")));
+  EXPECT_THAT(recorded.names(), Contains("diverged"));
+}
+
+// A hook stands for whatever an update reads that can no longer be read.
+TEST(TrainingLoop, AFaultOfTheUsersOnTheWayIsThrownOnAfterSaving) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"checkpoint.every=0"}));
+  run->optimizer.parameters()[1].tensor.register_hook([&run](const at::Tensor&) {
+    if (run->state.step == 3) {
+      throw UserError("the tokens can no longer be read");
+    }
+  });
+  Recorded recorded;
+  EXPECT_THROW((void)run_loop(*run, recorded), UserError);
+  EXPECT_TRUE(runs.has_checkpoint("run", 3));
+  EXPECT_THAT(recorded.notes.back().message, HasSubstr("the same command goes on from here"));
+}
+
+TEST(TrainingLoop, TheLastStepIsReportedWhateverLogEverySays) {
+  const SmallRun runs;
+  const auto steps_of = [&runs](const std::string& every) {
+    const auto run =
+        set_up(runs.request("run" + every, {"log.every=" + every, "log.grad_stats_every=0"}));
+    Recorded recorded;
+    EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+    std::vector<std::int64_t> steps;
+    for (const log::TrainEvent& event : recorded.train) {
+      steps.push_back(event.step);
+    }
+    return steps;
+  };
+  EXPECT_THAT(steps_of("4"), testing::ElementsAre(4, 6));
+  EXPECT_THAT(steps_of("100"), testing::ElementsAre(6));
+  EXPECT_THAT(steps_of("0"), testing::IsEmpty());
+}
+
+TEST(TrainingLoop, TheLastStepBeforePatienceEndsIsReportedToo) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request(
+      "run", {valid_set(runs), "validation.every=1", "validation.patience=2", "optimizer.lr=0",
+              "schedule.warmup_init_lr=0", "log.every=50", "log.grad_stats_every=0"}));
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_EQ(run->state.step, 3);
+  EXPECT_EQ(recorded.train.back().step, 3);
+}
+
+TEST(TrainingLoop, AnEventOfALastStepLeavesTheLossOfThoseAfterAResumeAsItWas) {
+  const SmallRun runs;
+  const std::vector<std::string> sets{"log.every=4", "log.grad_stats_every=0"};
+  const auto loss_of_step_4 = [&](const std::string& name, const std::string& steps) {
+    std::vector<std::string> all = sets;
+    all.push_back("train.steps=" + steps);
+    const auto run = set_up(runs.request(name, all));
+    Recorded recorded;
+    EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+    return recorded.train.front().loss;
+  };
+  const double whole = loss_of_step_4("whole", "4");
+  EXPECT_NE(loss_of_step_4("parts", "2"), whole);
+  EXPECT_EQ(loss_of_step_4("parts", "4"), whole);
 }
 
 TEST(TrainingLoop, TooManySkipsInARowDivergeAndLeaveTheCheckpoints) {
@@ -254,6 +416,20 @@ TEST(TrainingLoop, AFailedSaveIsToldAndSurvivedAndShowsInTheStatus) {
   };
   EXPECT_EQ(run_loop(*run, recorded), ExitStatus::save_failed);
   EXPECT_FALSE(runs.has_checkpoint("run", 2));
+  EXPECT_TRUE(runs.has_checkpoint("run", 6));
+}
+
+TEST(TrainingLoop, ARecordThatIsLostShowsInTheStatus) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run"));
+  testing::internal::CaptureStderr();
+  Events events = begin_writing(*run);
+  const fs::path metrics = runs.path() / "run" / "metrics.jsonl";
+  fs::remove(metrics);
+  fs::create_directory(metrics);  // in the way
+  EXPECT_EQ(TrainingLoop(*run, events).run(), ExitStatus::save_failed);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("metrics.jsonl: cannot be written"));
   EXPECT_TRUE(runs.has_checkpoint("run", 6));
 }
 

@@ -1,0 +1,42 @@
+#include "train/divergence.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace transnormer {
+
+std::optional<LossRise> judge_loss(double loss, std::int64_t words, TrainingState& state) {
+  if (!std::isfinite(loss)) {
+    return std::nullopt;
+  }
+  state.window_loss_sum += loss;
+  if (++state.window_updates < kLossWindow) {
+    return std::nullopt;
+  }
+  const double now = state.window_loss_sum / static_cast<double>(kLossWindow);
+  const double before = std::exchange(state.former_window_loss, now);  // NaN compares as false
+  state.window_loss_sum = 0;
+  state.window_updates = 0;
+  if (now <= 3 * std::log(static_cast<double>(words))) {
+    state.low_loss_step = state.step;
+    return std::nullopt;
+  }
+  if (!(now > 0.8 * before)) {
+    return std::nullopt;
+  }
+  return LossRise{before, now};
+}
+
+void restart_loss_windows(TrainingState& state) {
+  state.window_loss_sum = 0;
+  state.window_updates = 0;
+  state.former_window_loss = std::numeric_limits<double>::quiet_NaN();
+  state.low_loss_step = state.step;
+}
+
+bool has_loss_windows(const TrainingState& state) {
+  return state.window_updates > 0 || !std::isnan(state.former_window_loss);
+}
+
+}  // namespace transnormer

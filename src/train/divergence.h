@@ -1,0 +1,34 @@
+// Divergence without a number that is not finite: the loss stays far above that of guessing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "checkpoint/training_state.h"
+
+namespace transnormer {
+
+inline constexpr std::int64_t kLossWindow = 50;  // updates
+
+// A window of updates whose mean loss is that of a training which diverged.
+struct LossRise {
+  double before = 0;  // mean loss, nats a token, of the window before
+  double now = 0;     // of this one
+};
+
+// Notes the loss of the update that made `state.step`, nats a token. At the end of each window of
+// kLossWindow updates: a rise where their mean is above 3 * ln(words) and above 0.8 times the mean
+// of the window before; a run that starts far above guessing falls faster than that. `words` are
+// the rows of the output layer, among which a guess would choose. An update counts whether it was
+// applied or skipped, but not where its loss is not finite: those have a limit of their own. The
+// state's low_loss_step is the end of the last window below that height.
+[[nodiscard]] std::optional<LossRise> judge_loss(double loss, std::int64_t words,
+                                                 TrainingState& state);
+
+// Begins at the present step: what was before says nothing about what comes.
+void restart_loss_windows(TrainingState& state);
+
+// False in a state that no window was noted in, as in those of earlier versions.
+[[nodiscard]] bool has_loss_windows(const TrainingState& state);
+
+}  // namespace transnormer
