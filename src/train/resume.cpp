@@ -80,14 +80,14 @@ bool is_inside(const fs::path& path, const fs::path& directory) {
 
 StartingPoint named(const fs::path& path, const RunDirectory& directory) {
   StartingPoint start{.checkpoint = Checkpoint::open(path)};
-  start.is_fork = !is_inside(start.checkpoint->path(), directory.path());
+  const bool is_fork = !is_inside(start.checkpoint->path(), directory.path());
   start.way_to_start_anew =
-      start.is_fork ? "leave --resume out" : "leave --resume out and choose another --run-dir";
+      is_fork ? "leave --resume out" : "leave --resume out and choose another --run-dir";
   start.way_to_go_on = "the same command without --resume";
   if (is_amid_skips(start.checkpoint->state())) {
     start.warnings.push_back(amid_skips(*start.checkpoint) + "; going on from it");
   }
-  if (start.is_fork && directory.holds_a_run()) {
+  if (is_fork && directory.holds_a_run()) {
     throw UserError(directory.path().string() + ": holds a run of its own, which starting from " +
                     path.string() +
                     " would overwrite; leave --resume out to go on with it, or choose another "

@@ -17,7 +17,6 @@ struct StartingPoint {
   std::optional<Checkpoint> checkpoint;    // nothing: from the start
   std::vector<std::int64_t> damaged = {};  // steps of newer ones that were passed over
   std::vector<std::string> warnings = {};  // of those, and of others passed over
-  bool is_fork = false;                    // the checkpoint is of another directory
   // For people: what trains anew where going on is refused, and what goes on after a stop.
   std::string way_to_start_anew = "choose another --run-dir";
   std::string way_to_go_on = "the same command";

@@ -1,5 +1,6 @@
 #include "train/training_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -36,6 +37,15 @@ bool is_multiple(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
 
+// A fork goes on from a checkpoint of another directory, and has none of its own yet.
+bool is_saved(const TrainingRun& run) {
+  if (!run.resumed) {
+    return false;
+  }
+  const std::vector<std::int64_t> steps = run.directory.checkpoint_steps();
+  return std::binary_search(steps.begin(), steps.end(), run.state.step);
+}
+
 bool is_stop_requested() {
   return stop_requested().has_value();
 }
@@ -53,7 +63,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       saver_(run, events),
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
-      saved_step_(run.resumed && !run.is_fork ? run.state.step : -1),
+      saved_step_(is_saved(run) ? run.state.step : -1),
       applied_step_(run.state.step) {}
 
 ExitStatus TrainingLoop::run() {

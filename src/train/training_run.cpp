@@ -143,7 +143,6 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
   }
   run.unigram_counts = checkpoint.unigram_counts();
   run.resumed = true;
-  run.is_fork = start.is_fork;
   run.damaged = start.damaged;
   run.way_to_go_on = start.way_to_go_on;
   run.origin = "resumed from " + checkpoint.path().string() + " (step " +

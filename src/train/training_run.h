@@ -36,7 +36,6 @@ struct TrainingRun {
   LossScaler scaler;
   TrainingState state;
   bool resumed = false;
-  bool is_fork = false;                           // resumed from a checkpoint of another directory
   std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
   std::optional<std::string> already_ended = {};  // why there is nothing left to do
