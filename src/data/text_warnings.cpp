@@ -40,7 +40,7 @@ void warn_of_findings(const std::string& name, const TextSource& source,
         (file < source.files.size() ? source.files[file].string() + ", " : "") + "line " +
         format_count(findings.invalid_line);
     log::warn(name + ": holds " + count_of(findings.invalid_bytes, "byte") +
-              " that are no UTF-8, the first in " + place +
+              " of no UTF-8 character, the first in " + place +
               "; convert the text to UTF-8, for instance with iconv");
   }
 }

@@ -65,39 +65,35 @@ std::optional<TokenId> line_end_token(const Tokenizer& tokenizer, LineEnd line_e
   return tokenizer.end_id();
 }
 
-// The commonest words of a stream of them. Beyond a number of different ones the rarest are
-// forgotten, so that memory does not grow with the text: then counts are at least so much.
+// The commonest words of a stream of them. Memory does not grow with the text: long words are cut,
+// and beyond a number of different ones the rarest are forgotten. Then counts are at least so much.
 class CommonWords {
  public:
   void merge(const WordCounts& more) {
+    constexpr std::size_t kLongest = 64;
     constexpr std::int32_t kMost = 1 << 17;
-    counts_.merge(more);
+    for (std::int32_t number = 0; number < more.words().size(); ++number) {
+      counts_.add(more.words().word(number).substr(0, kLongest), more.count(number));
+    }
     if (counts_.words().size() > kMost) {
-      counts_ = commonest(kMost / 2);
+      WordCounts kept;
+      for (const UnknownWord& word : commonest(kMost / 2)) {
+        kept.add(word.word, word.count);
+      }
+      counts_ = std::move(kept);
     }
   }
-  [[nodiscard]] std::vector<UnknownWord> list(std::size_t most) const {
+  [[nodiscard]] std::vector<UnknownWord> commonest(std::size_t most) const {
+    std::vector<std::int32_t> numbers = counts_.by_falling_count();
+    numbers.resize(std::min(numbers.size(), most));
     std::vector<UnknownWord> words;
-    for (const std::int32_t number : counts_.by_falling_count()) {
-      if (words.size() < most) {
-        words.push_back({std::string(counts_.words().word(number)), counts_.count(number)});
-      }
+    for (const std::int32_t number : numbers) {
+      words.push_back({std::string(counts_.words().word(number)), counts_.count(number)});
     }
     return words;
   }
 
  private:
-  [[nodiscard]] WordCounts commonest(std::size_t most) const {
-    WordCounts kept;
-    for (const std::int32_t number : counts_.by_falling_count()) {
-      if (most-- == 0) {
-        break;
-      }
-      kept.add(counts_.words().word(number), counts_.count(number));
-    }
-    return kept;
-  }
-
   WordCounts counts_;
 };
 
@@ -198,7 +194,7 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
   counts.findings = reader.findings();
   counts.bytes += counts.findings.dropped_carriage_returns;
   counts.unreadable = totals.unreadable(end.has_value());
-  counts.common_unknown = totals.unknown.list(kCommonUnknown);
+  counts.common_unknown = totals.unknown.commonest(kCommonUnknown);
   return counts;
 }
 

@@ -116,9 +116,9 @@ std::int64_t send_lines(const NextLine& next_line, ChildProcess& worker) {
   }
   worker.send(piece);
   if (cut_lines > 0) {
-    log::warn("tokenizer: " + format_count(cut_lines) +
-              " lines of the training text are longer than " + format_count(kLongestTrainingLine) +
-              " bytes; sentencepiece learns from them in parts of at most that length");
+    log::warn("tokenizer: " + format_count(cut_lines) + (cut_lines == 1 ? " line" : " lines") +
+              " of the training text longer than " + format_count(kLongestTrainingLine) +
+              " bytes; sentencepiece learns from parts of at most that length");
   }
   return characters;
 }

@@ -321,7 +321,7 @@ TEST_F(PrepareWarnings, TellOfBytesThatAreNoUtf8) {
   test::put(dir_ / "b.txt", "sat\ncat c\xE9\n");
   test::put(dir_ / "dict.txt", "the 3\ncat 2\nsat 1\nc\xE9 1\n");
   config_.data.train = {(dir_ / "a.txt").string(), (dir_ / "b.txt").string()};
-  expect_warnings({"data.train: holds 1 byte that are no UTF-8, the first in " +
+  expect_warnings({"data.train: holds 1 byte of no UTF-8 character, the first in " +
                    (dir_ / "b.txt").string() +
                    ", line 2; convert the text to UTF-8, for instance with iconv"});
 }

@@ -106,8 +106,7 @@ TEST(SentencePieceTrainer, LearnsFromLinesThatAreTooLongForTheLibraryInParts) {
   std::string told;
   const TokenizerConfig config = config_of(SentencePieceModel::bpe, 270);
   EXPECT_EQ(parse_tokenizer(train_on({letters, "the cat"}, config, told), "made")->size(), 270);
-  EXPECT_THAT(told,
-              testing::HasSubstr("1 lines of the training text are longer than 16,384 bytes"));
+  EXPECT_THAT(told, testing::HasSubstr("1 line of the training text longer than 16,384 bytes"));
 }
 
 TEST(SentencePieceTrainer, CutsLongLinesBeforeSpaces) {
