@@ -1,9 +1,11 @@
 #include "config/fields.h"
 
+#include <algorithm>
 #include <span>
 #include <sstream>
 #include <utility>
 
+#include "config/json_tree.h"
 #include "config/names.h"
 
 namespace transnormer {
@@ -299,6 +301,26 @@ std::string describe(TextKind kind) {
       return "a path, or \"\" for none";
     case TextKind::directory:
       return "a path";
+  }
+  return "";
+}
+
+std::string misspelled(const std::string& text, TextKind kind) {
+  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (control) {
+    return "without control characters";
+  }
+  if (!is_utf8(text)) {
+    return "in UTF-8";
+  }
+  if (kind == TextKind::name &&
+      (text.find('/') != std::string::npos || text == "." || text == "..")) {
+    return "without \"/\", that can name a directory";
+  }
+  if (kind == TextKind::name && text.size() > 200) {
+    return "of at most 200 bytes";
   }
   return "";
 }

@@ -84,4 +84,7 @@ void visit_settings(AttentionConfig& value, FieldVisitor& visitor);
 [[nodiscard]] std::string describe(const std::vector<const char*>& choices);
 [[nodiscard]] std::string describe(TextKind kind);
 
+// How a text must be spelled to be a name or a path ("in UTF-8"); empty if it is.
+[[nodiscard]] std::string misspelled(const std::string& text, TextKind kind);
+
 }  // namespace transnormer

@@ -25,7 +25,7 @@ struct FieldRow {
 [[nodiscard]] std::vector<FieldRow> list_fields(const Config& config);
 
 // Every key there can be with its default, the settings of every attention among them.
-[[nodiscard]] std::vector<FieldRow> list_all_fields();
+[[nodiscard]] const std::vector<FieldRow>& list_all_fields();
 
 // The row of a dotted key, or null.
 [[nodiscard]] const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& key);

@@ -11,32 +11,14 @@
 #include "config/listing.h"
 #include "config/names.h"
 #include "util/error.h"
+#include "util/units.h"
 
 namespace transnormer {
 namespace {
 
 using Kind = JsonNode::Kind;
 
-// How the name of a run, which becomes a directory, and paths must be spelled; empty if they are.
-std::string misspelled(const std::string& text, TextKind kind) {
-  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  if (control) {
-    return "without control characters";
-  }
-  if (!is_utf8(text)) {
-    return "in UTF-8";
-  }
-  if (kind == TextKind::name &&
-      (text.find('/') != std::string::npos || text == "." || text == "..")) {
-    return "without \"/\", that can name a directory";
-  }
-  if (kind == TextKind::name && text.size() > 200) {
-    return "of at most 200 bytes";
-  }
-  return "";
-}
+constexpr std::int64_t kMostUnknown = 20;  // keys of a section that are told one by one
 
 class LayerReader : public FieldVisitor {
  public:
@@ -336,12 +318,22 @@ class LayerReader : public FieldVisitor {
   void close_scope(const AttentionConfig* settings) {
     const Scope scope = std::move(scopes_.back());
     scopes_.pop_back();
+    std::int64_t unknown = 0;
+    int last_line = 0;
     for (const JsonNode& item : scope.node->items) {
       if (std::find(scope.known.begin(), scope.known.end(), item.key) != scope.known.end() ||
           (scope.path.empty() && is_file_key(item.key))) {
         continue;
       }
-      faults_.push_back({item.line, describe_unknown_key(scope.path, item.key, settings)});
+      last_line = item.line;
+      if (++unknown <= kMostUnknown) {
+        faults_.push_back({item.line, describe_unknown_key(scope.path, item.key, settings)});
+      }
+    }
+    if (unknown > kMostUnknown) {
+      faults_.push_back({last_line, (scope.path.empty() ? "" : scope.path + ": ") + "and " +
+                                        format_count(unknown - kMostUnknown) +
+                                        " more unknown keys"});
     }
   }
 
