@@ -1,12 +1,18 @@
 // Builds the command line and maps what happens to exit statuses.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
-#include <string>
-#include <vector>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <span>
 
 #include "cli/commands.h"
 #include "cli/outcome.h"
+#include "cli/usage.h"
 #include "util/file.h"
 #include "util/memory.h"
+#include "util/signal.h"
 #include "util/version.h"
 
 namespace {
@@ -14,18 +20,26 @@ namespace {
 using transnormer::ExitStatus;
 namespace cli = transnormer::cli;
 
-// The library says only that a command is missing where it does not know the one given.
-std::string describe(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> rest = app.remaining();
-  const bool unknown = app.get_subcommands().empty() && !rest.empty();
-  return unknown ? "there is no command \"" + rest.front() + "\"" : error.what();
+// What no one caught, in whatever thread.
+[[noreturn]] void end_at_once() {
+  std::_Exit(std::current_exception() ? cli::fail_with_exception() : cli::fail_without_reason());
 }
 
-}  // namespace
+// The process in which main() runs; 0 once it returned.
+std::atomic<pid_t> running{0};
 
-int main(int argc, char** argv) {
-  transnormer::reserve_standard_streams();
-  transnormer::keep_freed_memory();
+// A library that ends the program by itself has told why, but not what is to be done. OpenMP does
+// so where it is refused a thread.
+void explain_end() {
+  if (running == ::getpid()) {
+    std::_Exit(
+        cli::fail(ExitStatus::user_fault,
+                  "a library ended the program, as it does where a limit of the system is "
+                  "met; raise the limits (ulimit -u, -v and -s) or set train.threads lower"));
+  }
+}
+
+int run_command_line(int argc, char** argv) {
   CLI::App app{"Trains, evaluates and compares linear-attention language models.", "transnormer"};
   app.require_subcommand(1);
   app.set_version_flag("--version", transnormer::program_version());
@@ -36,14 +50,30 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-    return cli::finish(run());
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help and --version
-      app.exit(error);
-      return cli::finish(ExitStatus::done);
-    }
-    return cli::fail(ExitStatus::user_fault, describe(app, error) + " (see --help)");
+    return cli::answer(app, error, std::span(argv, static_cast<std::size_t>(argc)));
+  }
+  return cli::finish(run());
+}
+
+int run_guarded(int argc, char** argv) {
+  try {
+    return run_command_line(argc, argv);
   } catch (...) {
     return cli::fail_with_exception();
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::set_terminate(end_at_once);
+  transnormer::reserve_standard_streams();
+  transnormer::outlive_refused_writes();
+  transnormer::keep_freed_memory();
+  running = ::getpid();
+  std::atexit(explain_end);
+  const int status = run_guarded(argc, argv);
+  running = 0;
+  return status;
 }

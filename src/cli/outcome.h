@@ -13,8 +13,11 @@ int fail(ExitStatus status, const std::string& message);
 // The same for the exception that is being handled.
 int fail_with_exception();
 
-// The end of a command that failed in no way, unless its answer did not arrive (a full disk, a
-// closed pipe): that is no success.
+// The same where there is none.
+int fail_without_reason();
+
+// The end of a command that failed in no way. An answer that did not arrive (a full disk) is no
+// success, unless its reader had enough and closed the pipe.
 int finish(ExitStatus status);
 
 }  // namespace transnormer::cli

@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "ops/device.h"
 #include "train/trainer.h"
-#include "util/signal.h"
+#include "util/error.h"
 
 namespace transnormer::cli {
 namespace {
@@ -31,6 +31,14 @@ TrainRequest make_request(const TrainOptions& options) {
   const at::Device device = ops::select_device(config.train.device);
   if (const auto warning = slow_precision(config.train.precision, device)) {
     request.loaded.warnings.push_back(*warning);
+  }
+  if (const auto warning = too_many_threads(config.train)) {
+    request.loaded.warnings.push_back(*warning);
+  }
+  if (config.run_name.empty() && options.run_dir.empty()) {
+    throw UserError(
+        "run_name: a config from a pipe gives the run no name; set it "
+        "(--set run_name=NAME), or say --run-dir");
   }
   request.run_dir = options.run_dir.empty() ? std::filesystem::path("runs") / config.run_name
                                             : std::filesystem::path(options.run_dir);
@@ -62,12 +70,7 @@ void add_train(CLI::App& app, Run& run) {
       ->capture_default_str();
   add_device(*command, options->device, "the config's train.device");
   add_precision(*command, options->precision, "the config's train.precision");
-  command->callback([options, &run] {
-    run = [options] {
-      outlive_closed_pipes();  // who watches the log may leave while data is prepared
-      return train(make_request(*options));
-    };
-  });
+  command->callback([options, &run] { run = [options] { return train(make_request(*options)); }; });
 }
 
 }  // namespace transnormer::cli

@@ -1,6 +1,7 @@
 #include "config/fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <sstream>
 #include <utility>
@@ -266,6 +267,11 @@ const char* attention_help(const AttentionConfig& value) {
       "Scaled dot-product attention over the whole sequence"};
   static_assert(kHelp.size() == std::variant_size_v<AttentionConfig>);
   return kHelp[value.index()];
+}
+
+bool contains(const NumberRange& range, double value) {
+  return std::isfinite(value) && (range.min_open ? value > range.min : value >= range.min) &&
+         (range.max_open ? value < range.max : value <= range.max);
 }
 
 std::string describe(const IntegerRange& range) {

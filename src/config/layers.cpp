@@ -147,6 +147,10 @@ std::vector<ConfigLayer> collect_files(const fs::path& file, std::vector<std::st
 }
 
 bool is_stream(const fs::path& file) {
+  const std::string name = file.lexically_normal().string();
+  if (name == "/dev/stdin" || name.starts_with("/dev/fd/") || name.starts_with("/proc/")) {
+    return true;  // whatever it leads to
+  }
   std::error_code unknown;
   const fs::file_status status = fs::status(file, unknown);
   return fs::is_fifo(status) || fs::is_character_file(status) || fs::is_socket(status);

@@ -22,8 +22,8 @@ namespace transnormer {
 [[nodiscard]] std::vector<ConfigLayer> collect_files(const std::filesystem::path& file,
                                                      std::vector<std::string>& faults);
 
-// A pipe or device (/dev/stdin, a shell's <(..)): it can be read once only, says nothing about the
-// run's name, and paths in it start from the working directory.
+// A pipe or device, or what a shell passes (/dev/stdin, <(..)): it may be read once only, says
+// nothing about the run's name, and paths in it start from the working directory.
 [[nodiscard]] bool is_stream(const std::filesystem::path& file);
 
 }  // namespace transnormer

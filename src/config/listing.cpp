@@ -215,6 +215,18 @@ std::optional<std::string> nearest(const std::string& written,
   return best;
 }
 
+std::vector<std::string> keys_named(std::string word) {
+  std::replace(word.begin(), word.end(), '-', '_');
+  std::vector<std::string> keys;
+  for (const FieldRow& row : list_all_fields()) {
+    const bool is_new = keys.empty() || keys.back() != row.key;  // alternatives share keys
+    if ((row.key == word || last_part(row.key) == word) && is_new) {
+      keys.push_back(row.key);
+    }
+  }
+  return keys;
+}
+
 std::string describe_unknown_key(const std::string& section, const std::string& key,
                                  const AttentionConfig* settings) {
   const std::vector<FieldRow>& all = list_all_fields();

@@ -34,6 +34,10 @@ struct FieldRow {
 [[nodiscard]] std::optional<std::string> nearest(const std::string& word,
                                                  const std::vector<std::string>& names);
 
+// The dotted keys that are called this, in all or in their last part ("lr"), in declared order. "-"
+// may stand for "_".
+[[nodiscard]] std::vector<std::string> keys_named(std::string word);
+
 // "model.heds: unknown key; did you mean "model.heads" (an integer ..)?". `section` is dotted,
 // empty at the top; `settings` is the union whose settings the section holds, else null.
 [[nodiscard]] std::string describe_unknown_key(const std::string& section, const std::string& key,

@@ -250,12 +250,8 @@ class LayerReader : public FieldVisitor {
   }
 
   static bool in_range(const JsonNode& node, const NumberRange& range) {
-    if (node.kind != Kind::integer && node.kind != Kind::number) {
-      return false;
-    }
-    const double x = node.number;
-    return std::isfinite(x) && (range.min_open ? x > range.min : x >= range.min) &&
-           (range.max_open ? x < range.max : x <= range.max);
+    return (node.kind == Kind::integer || node.kind == Kind::number) &&
+           contains(range, node.number);
   }
 
   static const char* finite_noun(const JsonNode& node) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -22,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string reason() {
-  return std::strerror(errno);
+  return system_reason(errno);
 }
 
 // Writes all of it, going on after signals and short writes. Returns false with errno set.
