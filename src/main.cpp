@@ -1,10 +1,5 @@
 // Builds the command line and maps what happens to exit statuses.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <atomic>
-#include <cstdlib>
-#include <exception>
 #include <span>
 
 #include "cli/commands.h"
@@ -17,27 +12,7 @@
 
 namespace {
 
-using transnormer::ExitStatus;
 namespace cli = transnormer::cli;
-
-// What no one caught, in whatever thread.
-[[noreturn]] void end_at_once() {
-  std::_Exit(std::current_exception() ? cli::fail_with_exception() : cli::fail_without_reason());
-}
-
-// The process in which main() runs; 0 once it returned.
-std::atomic<pid_t> running{0};
-
-// A library that ends the program by itself has told why, but not what is to be done. OpenMP does
-// so where it is refused a thread.
-void explain_end() {
-  if (running == ::getpid()) {
-    std::_Exit(
-        cli::fail(ExitStatus::user_fault,
-                  "a library ended the program, as it does where a limit of the system is "
-                  "met; raise the limits (ulimit -u, -v and -s) or set train.threads lower"));
-  }
-}
 
 int run_command_line(int argc, char** argv) {
   CLI::App app{"Trains, evaluates and compares linear-attention language models.", "transnormer"};
@@ -56,24 +31,16 @@ int run_command_line(int argc, char** argv) {
   return cli::finish(run());
 }
 
-int run_guarded(int argc, char** argv) {
-  try {
-    return run_command_line(argc, argv);
-  } catch (...) {
-    return cli::fail_with_exception();
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::set_terminate(end_at_once);
+  cli::explain_every_end();
   transnormer::reserve_standard_streams();
   transnormer::outlive_refused_writes();
   transnormer::keep_freed_memory();
-  running = ::getpid();
-  std::atexit(explain_end);
-  const int status = run_guarded(argc, argv);
-  running = 0;
-  return status;
+  try {
+    return cli::returned(run_command_line(argc, argv));
+  } catch (...) {
+    return cli::returned(cli::fail_with_exception());
+  }
 }

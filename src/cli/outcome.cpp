@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -43,6 +45,27 @@ bool reader_has_left() {
     .fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0
   };
   return ::poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+int fail_without_reason() {
+  return fail(ExitStatus::our_fault, "internal error of an unknown kind");
+}
+
+// 0 once main() returned. A forked process has no main().
+std::atomic<pid_t> main_runs_in{0};
+
+[[noreturn]] void explain_termination() {
+  std::_Exit(std::current_exception() ? fail_with_exception() : fail_without_reason());
+}
+
+// A library that exits has told why, but not what is to be done. OpenMP does so where it is refused
+// a thread.
+void explain_exit() {
+  if (main_runs_in == ::getpid()) {
+    std::_Exit(fail(ExitStatus::user_fault,
+                    "a library ended the program, as it does where a limit of the system is met; "
+                    "raise the limits (ulimit -u, -v and -s) or set train.threads lower"));
+  }
 }
 
 }  // namespace
@@ -85,8 +108,15 @@ int fail_with_exception() {
   }
 }
 
-int fail_without_reason() {
-  return fail(ExitStatus::our_fault, "internal error of an unknown kind");
+void explain_every_end() {
+  main_runs_in = ::getpid();
+  std::set_terminate(explain_termination);
+  std::atexit(explain_exit);
+}
+
+int returned(int status) {
+  main_runs_in = 0;
+  return status;
 }
 
 int finish(ExitStatus status) {

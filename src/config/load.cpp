@@ -190,7 +190,9 @@ LoadedConfig resolve(Layers layers, const std::string& default_name,
     apply_set_variant(*variant, config, state, loaded.warnings);
   }
   read_layers(layers.sets, config, state);
-  name_run(default_name, config, layers.faults);
+  if (!layers.files.empty()) {  // else there is no config to name a run
+    name_run(default_name, config, layers.faults);
+  }
   config.data.cache_dir = fs::absolute(config.data.cache_dir).lexically_normal().string();
   if (!is_utf8(config.data.cache_dir)) {
     layers.faults.emplace_back("data.cache_dir: the working directory's path is not UTF-8");
