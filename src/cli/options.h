@@ -55,7 +55,7 @@ template <class Value>
 CLI::Option* add_integer(CLI::App& command, const std::string& option, Value& value,
                          const IntegerRange& range, const std::string& help) {
   const auto read = [option, range, &value](const std::string& text) {
-    value = static_cast<std::int64_t>(read_integer(option, text, range));
+    value = read_integer(option, text, range);
   };
   return command.add_option_function<std::string>(option, read, help)->type_name("INTEGER");
 }

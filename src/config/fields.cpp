@@ -165,7 +165,8 @@ void train_fields(TrainConfig& t, FieldVisitor& v) {
   choice(v, {"device", "Where to compute; auto: cuda if there is one", warn}, t.device,
          kDeviceNames);
   v.integer({"seed", "Seed of initial weights, order and dropout"}, t.seed, {});
-  v.integer({"threads", "Threads on the CPU; 0: all", warn}, t.threads, {0, 4096});
+  v.integer({"threads", "Threads on the CPU; 0: one for each processor that is allowed", warn},
+            t.threads, {0, 4096});
   v.flag({"deterministic", "The same bits in every run, on CUDA too", warn}, t.deterministic);
   choice(v, {"nonfinite", "After a loss or gradient that is not finite", silent}, t.nonfinite,
          kNonfiniteNames);
