@@ -1,35 +1,21 @@
 // Builds the command line and maps what happens to exit statuses.
 #include <CLI/CLI.hpp>
-#include <string>
-#include <vector>
+#include <span>
 
 #include "cli/commands.h"
 #include "cli/outcome.h"
+#include "cli/usage.h"
 #include "tokenizer/sentencepiece_trainer.h"
 #include "util/file.h"
 #include "util/memory.h"
+#include "util/signal.h"
 #include "util/version.h"
 
 namespace {
 
-using transnormer::ExitStatus;
 namespace cli = transnormer::cli;
 
-// The library says only that a command is missing where it does not know the one given.
-std::string describe(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> rest = app.remaining();
-  const bool unknown = app.get_subcommands().empty() && !rest.empty();
-  return unknown ? "there is no command \"" + rest.front() + "\"" : error.what();
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (transnormer::is_sentencepiece_worker(argc, argv)) {
-    return transnormer::run_sentencepiece_worker(argv);
-  }
-  transnormer::reserve_standard_streams();
-  transnormer::keep_freed_memory();
+int run_command_line(int argc, char** argv) {
   CLI::App app{"Trains, evaluates and compares linear-attention language models.", "transnormer"};
   app.require_subcommand(1);
   app.set_version_flag("--version", transnormer::program_version());
@@ -40,14 +26,25 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-    return cli::finish(run());
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help and --version
-      app.exit(error);
-      return cli::finish(ExitStatus::done);
-    }
-    return cli::fail(ExitStatus::user_fault, describe(app, error) + " (see --help)");
+    return cli::answer(app, error, std::span(argv, static_cast<std::size_t>(argc)));
+  }
+  return cli::finish(run());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (transnormer::is_sentencepiece_worker(argc, argv)) {
+    return transnormer::run_sentencepiece_worker(argv);
+  }
+  cli::explain_every_end();
+  transnormer::reserve_standard_streams();
+  transnormer::outlive_refused_writes();
+  transnormer::keep_freed_memory();
+  try {
+    return cli::returned(run_command_line(argc, argv));
   } catch (...) {
-    return cli::fail_with_exception();
+    return cli::returned(cli::fail_with_exception());
   }
 }

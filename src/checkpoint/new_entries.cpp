@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "util/error.h"
@@ -25,7 +24,7 @@ void NewEntries::make_directories(const fs::path& directory) {
   if (::mkdir(directory.c_str(), 0777) == 0) {
     directories_.push_back(directory);
   } else if (const int why = errno; !fs::is_directory(directory, error)) {
-    throw WriteError(directory.string() + ": cannot be made: " + std::strerror(why));
+    throw WriteError(directory.string() + ": cannot be made: " + system_reason(why));
   }
 }
 

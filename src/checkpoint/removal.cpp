@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail(const fs::path& path) {
-  throw WriteError(path.string() + ": cannot be removed: " + std::strerror(errno));
+  throw WriteError(path.string() + ": cannot be removed: " + system_reason(errno));
 }
 
 void unlink_entry(const fs::path& path) {

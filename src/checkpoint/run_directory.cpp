@@ -128,7 +128,7 @@ void RunDirectory::set_aside(const std::vector<std::int64_t>& damaged) {
     }
     if (::rename(checkpoint_path(step).c_str(), aside.c_str()) != 0) {
       throw WriteError(checkpoint_path(step).string() +
-                       ": cannot be set aside: " + std::strerror(errno));
+                       ": cannot be set aside: " + system_reason(errno));
     }
   }
 }

@@ -26,7 +26,7 @@ namespace {
 // Makes a directory in one that is there. Throws WriteError.
 void make_directory(const fs::path& path) {
   if (::mkdir(path.c_str(), 0777) != 0) {
-    throw WriteError(path.string() + ": cannot be made: " + std::strerror(errno));
+    throw WriteError(path.string() + ": cannot be made: " + system_reason(errno));
   }
 }
 
@@ -89,7 +89,7 @@ class TemporaryCheckpoint {
 };
 
 [[noreturn]] void fail_to_name(const fs::path& target) {
-  throw WriteError(target.string() + ": cannot be given its name: " + std::strerror(errno));
+  throw WriteError(target.string() + ": cannot be given its name: " + system_reason(errno));
 }
 
 bool rename_path(const fs::path& from, const fs::path& to) {

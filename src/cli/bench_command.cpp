@@ -52,14 +52,10 @@ struct BenchPlan {
 constexpr std::array kModeNames{Named{BenchMode::train, "train"}, Named{BenchMode::infer, "infer"},
                                 Named{BenchMode::decode, "decode"}};
 
+constexpr IntegerRange kPositive{.min = 1};
+
 const char* to_string(BenchMode mode) {
   return name_of<BenchMode>(kModeNames, mode);
-}
-
-void require_positive(const std::string& option, std::int64_t value) {
-  if (value < 1) {
-    throw UserError(option + " is " + std::to_string(value) + "; it must be at least 1");
-  }
 }
 
 // "t2", or for a custom model "diag/norm": early and late layers.
@@ -79,7 +75,8 @@ ModelConfig model_with(const std::string& name, const BenchRequest& request, con
     if (name == variant.name && variant.value != ModelVariant::custom) {
       std::vector<std::string> sets = request.sets;
       sets.push_back("model.variant=" + name);
-      return load_config(request.config, sets).config.model;
+      // Not from the file again, which may be a pipe.
+      return parse_config(config_to_json(config), request.config, sets).config.model;
     }
   }
   std::string known = "t1, t2, transformer";
@@ -102,7 +99,6 @@ BenchPlan make_plan(const BenchRequest& request) {
   BenchPlan plan;
   plan.options.mode = request.mode;
   plan.options.repeats = request.repeats;
-  require_positive("--repeat", request.repeats);
   const LoadedConfig loaded = reported(load_config(request.config, request.sets));
   const Config& config = loaded.config;
   const Precision precision = request.precision.value_or(config.train.precision);
@@ -112,6 +108,9 @@ BenchPlan make_plan(const BenchRequest& request) {
   if (const auto warning = slow_precision(precision, plan.options.device)) {
     log::warn(*warning);
   }
+  if (const auto warning = too_many_threads(config.train)) {
+    log::warn(*warning);
+  }
   plan.options.optimizer = config.optimizer;
   plan.options.activation_checkpointing = config.train.activation_checkpointing;
   ops::configure_threads(config.train.threads, config.train.deterministic);
@@ -119,7 +118,6 @@ BenchPlan make_plan(const BenchRequest& request) {
   const std::int64_t vocab_size = model_size(config, nullptr).vocab_size;
   const std::int64_t batch_size =
       request.batch_size.value_or(config.train.resolved_micro_batch_size());
-  require_positive("--batch-size", batch_size);
   std::vector<std::int64_t> lengths = request.lengths;
   if (lengths.empty()) {
     lengths.push_back(config.data.tokens_per_sample);
@@ -133,7 +131,6 @@ BenchPlan make_plan(const BenchRequest& request) {
   }
   for (const auto& [name, model] : models) {
     for (const std::int64_t length : lengths) {
-      require_positive("--lengths", length);
       plan.cases.push_back({name, model, vocab_size, length, batch_size});
       require_memory(plan.cases.back(), plan.options);
     }
@@ -220,6 +217,9 @@ ExitStatus run_bench_command(const BenchRequest& request) {
     rows.push_back(to_json(row, plan));
     if (!request.json) {
       print_row(row);
+      if (std::ferror(stdout) != 0 && !csv) {
+        break;  // nobody takes the answer
+      }
     }
   }
   if (csv) {
@@ -242,19 +242,27 @@ void add_bench(CLI::App& app, Run& run) {
   add_choice<BenchMode>(*command, "--mode", kModeNames, request->mode, "What to time")
       ->default_str("train");
   command
-      ->add_option("--lengths", request->lengths,
-                   "Tokens a sequence, several with commas (data.tokens_per_sample unless told)")
+      ->add_option_function<std::vector<std::string>>(
+          "--lengths",
+          [&lengths = request->lengths](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              lengths.push_back(read_integer("--lengths", text, kPositive));
+            }
+          },
+          "Tokens a sequence, several with commas (data.tokens_per_sample unless told)")
+      ->type_name("INTEGER,..")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--batch-size", request->batch_size,
-                      "Sequences a step (the micro-batch of the config unless told)");
+  add_integer(*command, "--batch-size", request->batch_size, kPositive,
+              "Sequences a step (the micro-batch of the config unless told)");
   command
       ->add_option("--attentions", request->attentions,
                    "Models to compare, with commas: t1, t2, transformer, or an attention to put "
                    "in every layer: diag, norm, softmax (the config's own model unless told)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--repeat", request->repeats, "Timed repeats")->capture_default_str();
+  add_integer(*command, "--repeat", request->repeats, kPositive, "Timed repeats")
+      ->default_str(std::to_string(request->repeats));
   command->add_flag("--json", request->json, "Print one JSON object");
   add_path(*command, "--csv", request->csv, "Also write the rows to this file");
   add_sets(*command, request->sets);

@@ -20,6 +20,7 @@
 #include "log/progress.h"
 #include "ops/device.h"
 #include "util/file.h"
+#include "util/processors.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -201,7 +202,7 @@ ExitStatus run_eval(const EvalOptions& options) {
   const Checkpoint checkpoint = Checkpoint::open(options.checkpoint);
   const EvalPlan plan = make_plan(options, checkpoint);
   const TrainConfig& train = plan.config.train;
-  ops::configure_threads(train.threads, train.deterministic);
+  ops::configure_threads(useful_threads(train.threads), train.deterministic);
   const PreparedSplit text = read_text(options, plan, checkpoint.tokenizer());
   if (text.stream.size() == 0) {
     throw UserError((options.text.empty() ? std::string("the split ") + to_string(options.split)
@@ -262,9 +263,9 @@ void add_eval(CLI::App& app, Run& run) {
   auto* split = add_choice<Split>(*command, "--split", kSplitNames, options->split, "Which split");
   data->excludes(text);
   split->excludes(text)->default_str("test");
-  command->add_option("--context-window", options->context_window,
-                      "Inputs of a window that only serve as context "
-                      "(validation.context_window unless told)");
+  add_integer(*command, "--context-window", options->context_window, {},
+              "Inputs of a window that only serve as context "
+              "(validation.context_window unless told)");
   add_path(*command, "--per-token", options->per_token,
            "Write each token's loss to this file, as JSON lines");
   command->add_flag("--json", options->json, "Print one JSON object");

@@ -10,6 +10,7 @@
 #include "log/console.h"
 #include "ops/device.h"
 #include "util/file.h"
+#include "util/processors.h"
 #include "util/signal.h"
 
 namespace transnormer::cli {
@@ -48,13 +49,12 @@ class Printer {
 };
 
 ExitStatus run_generate(const GenerateRequest& request) {
-  check(request.generate.sampling);
   const at::Device device = ops::select_device(request.device.value_or(DeviceChoice::automatic));
   const std::string prompt =
       request.prompt_file.empty() ? request.prompt : read_file(request.prompt_file);
   const Checkpoint checkpoint = Checkpoint::open(request.checkpoint);
   const TrainConfig& train = checkpoint.config().train;
-  ops::configure_threads(train.threads, train.deterministic);
+  ops::configure_threads(useful_threads(train.threads), train.deterministic);
   const auto tokenizer = checkpoint.tokenizer();
   const auto model = checkpoint.load_model(device);
   require_finite_weights(*model, checkpoint.path().string());
@@ -96,23 +96,21 @@ void add_generate(CLI::App& app, Run& run) {
   auto* prompt = command->add_option("--prompt", request->prompt, "The text to continue");
   add_path(*command, "--prompt-file", request->prompt_file, "A file with the text to continue")
       ->excludes(prompt);
-  command->add_option("--max-tokens", generate.max_tokens, "How many new tokens")
-      ->capture_default_str();
-  command
-      ->add_option("--temperature", generate.sampling.temperature,
-                   "Divides the logits; 0 takes the most likely token")
-      ->capture_default_str();
-  command->add_option("--top-k", generate.sampling.top_k, "Only the k most likely tokens; 0: all")
-      ->capture_default_str();
-  command
-      ->add_option("--top-p", generate.sampling.top_p,
-                   "Only the fewest most likely tokens whose probabilities reach p")
-      ->capture_default_str();
-  command->add_option("--seed", generate.sampling.seed, "The same seed gives the same text")
-      ->check([](const std::string& text) {
-        return text.starts_with('-') ? "expected an integer of at least 0, got " + text : "";
-      })
-      ->capture_default_str();
+  constexpr std::int64_t kMostTokens = 1'000'000'000'000'000;
+  add_integer(*command, "--max-tokens", generate.max_tokens, {0, kMostTokens},
+              "How many new tokens")
+      ->default_str(std::to_string(generate.max_tokens));
+  add_number(*command, "--temperature", generate.sampling.temperature, {},
+             "Divides the logits; 0 takes the most likely token")
+      ->default_str("1");
+  add_integer(*command, "--top-k", generate.sampling.top_k, {},
+              "Only the k most likely tokens; 0: all")
+      ->default_str("0");
+  add_number(*command, "--top-p", generate.sampling.top_p, {.min = 0, .max = 1, .min_open = true},
+             "Only the fewest most likely tokens whose probabilities reach p")
+      ->default_str("1");
+  add_integer(*command, "--seed", generate.sampling.seed, {}, "The same seed gives the same text")
+      ->default_str("1");
   command->add_flag("--stop-at-eos", request->stop_at_eos, "Stop at the first end token");
   add_device(*command, request->device, "auto");
   add_precision(*command, request->precision, "fp32");

@@ -3,8 +3,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "config/json_tree.h"
 #include "log/console.h"
 #include "util/file.h"
+#include "util/processors.h"
+#include "util/units.h"
 
 namespace transnormer::cli {
 
@@ -19,6 +22,16 @@ LoadedConfig reported(LoadedConfig loaded) {
 std::optional<std::string> slow_precision(Precision precision, at::Device device) {
   if (precision == Precision::fp16 && device.is_cpu()) {
     return "precision: fp16 is correct but slow on a CPU; bf16 is faster";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> too_many_threads(const TrainConfig& config) {
+  constexpr std::int64_t kFar = 2;  // two a core are common
+  if (config.threads > kFar * processors()) {
+    return "train.threads: " + format_count(config.threads) +
+           " threads slow each other down where this process may use " +
+           format_count(processors()) + " processors; 0 takes one for each";
   }
   return std::nullopt;
 }
@@ -49,6 +62,31 @@ void require_replaceable(const std::string& option, const std::string& path,
     throw UserError(option + ": " + path + " exists and is not " + kind +
                     ", so it is not replaced; name another file or remove it");
   }
+}
+
+std::int64_t read_integer(const std::string& option, const std::string& text,
+                          const IntegerRange& range) {
+  const std::optional<std::int64_t> value = parse_integer(text);
+  if (!value || *value < range.min || *value > range.max) {
+    throw UserError(option + " is " + printable(text, true) + "; expected " + describe(range));
+  }
+  return *value;
+}
+
+double read_number(const std::string& option, const std::string& text, const NumberRange& range) {
+  const std::optional<double> value = parse_real(text);
+  if (!value || !contains(range, *value)) {
+    throw UserError(option + " is " + printable(text, true) + "; expected " + describe(range));
+  }
+  return *value;
+}
+
+CLI::Option* add_number(CLI::App& command, const std::string& option, double& value,
+                        const NumberRange& range, const std::string& help) {
+  const auto read = [option, range, &value](const std::string& text) {
+    value = read_number(option, text, range);
+  };
+  return command.add_option_function<std::string>(option, read, help)->type_name("NUMBER");
 }
 
 void add_device(CLI::App& command, std::optional<DeviceChoice>& device,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/fields.h"
 #include "config/load.h"
 #include "config/names.h"
 #include "util/error.h"
@@ -24,6 +25,9 @@ namespace transnormer::cli {
 
 // A warning where products of this precision are slow on this device.
 [[nodiscard]] std::optional<std::string> slow_precision(Precision precision, at::Device device);
+
+// A warning where a config asks for far more threads than there are processors for them.
+[[nodiscard]] std::optional<std::string> too_many_threads(const TrainConfig& config);
 
 // `--set a.b=v`, as often as wanted; one value each, so that a positional may follow.
 void add_sets(CLI::App& command, std::vector<std::string>& sets);
@@ -38,6 +42,25 @@ CLI::Option* add_path(CLI::App& command, const std::string& option, std::string&
 void require_replaceable(const std::string& option, const std::string& path,
                          const std::string& kind,
                          const std::function<bool(std::string_view content)>& is_of_kind);
+
+// A number from the command line: decimal and in range. Throws UserError.
+[[nodiscard]] std::int64_t read_integer(const std::string& option, const std::string& text,
+                                        const IntegerRange& range);
+[[nodiscard]] double read_number(const std::string& option, const std::string& text,
+                                 const NumberRange& range);
+
+// An option that takes such a number; `value` is a number or an optional one. The library would
+// take hexadecimal, octal and what does not fit, too.
+template <class Value>
+CLI::Option* add_integer(CLI::App& command, const std::string& option, Value& value,
+                         const IntegerRange& range, const std::string& help) {
+  const auto read = [option, range, &value](const std::string& text) {
+    value = read_integer(option, text, range);
+  };
+  return command.add_option_function<std::string>(option, read, help)->type_name("INTEGER");
+}
+CLI::Option* add_number(CLI::App& command, const std::string& option, double& value,
+                        const NumberRange& range, const std::string& help);
 
 // `--device auto|cpu|cuda` and `--precision fp32|bf16|fp16`. `otherwise` says in the help what
 // holds without the option.

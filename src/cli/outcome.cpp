@@ -1,13 +1,74 @@
 #include "cli/outcome.h"
 
+#include <c10/util/Exception.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
 
 namespace transnormer::cli {
+namespace {
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// LibTorch has a type for the GPU's memory only.
+bool is_out_of_memory(const c10::Error& error) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         std::string_view(error.what_without_backtrace()).find("can't allocate memory") !=
+             std::string_view::npos;
+}
+
+// Takes no memory itself.
+int fail_without_memory(std::string_view what) {
+  std::cerr << "transnormer: out of memory" << what
+            << "; set a smaller train.micro_batch_size, train.global_batch_size, "
+               "data.tokens_per_sample or model, or raise the limit on memory, if there is one "
+               "(ulimit -v)\n";
+  return static_cast<int>(ExitStatus::user_fault);
+}
+
+// Whoever read stdout had enough. Asked of the system, since errors of writing are long forgotten.
+bool reader_has_left() {
+  struct pollfd out {
+    .fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0
+  };
+  return ::poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+int fail_without_reason() {
+  return fail(ExitStatus::our_fault, "internal error of an unknown kind");
+}
+
+// 0 once main() returned. A forked process has no main().
+std::atomic<pid_t> main_runs_in{0};
+
+[[noreturn]] void explain_termination() {
+  std::_Exit(std::current_exception() ? fail_with_exception() : fail_without_reason());
+}
+
+// A library that exits has told why, but not what is to be done. OpenMP does so where it is refused
+// a thread.
+void explain_exit() {
+  if (main_runs_in == ::getpid()) {
+    std::_Exit(fail(ExitStatus::user_fault,
+                    "a library ended the program, as it does where a limit of the system is met; "
+                    "raise the limits (ulimit -u, -v and -s) or set train.threads lower"));
+  }
+}
+
+}  // namespace
 
 int fail(ExitStatus status, const std::string& message) {
   std::cerr << "transnormer: " << message << '\n';
@@ -23,23 +84,49 @@ int fail_with_exception() {
     }
     return static_cast<int>(ExitStatus::user_fault);
   } catch (const std::filesystem::filesystem_error& error) {
-    return fail(ExitStatus::user_fault, error.path1().string() + ": " + error.code().message());
+    const std::string path = error.path1().empty() ? "working directory" : error.path1().string();
+    return fail(ExitStatus::user_fault, path + ": " + error.code().message());
+  } catch (const std::system_error& error) {
+    return fail(ExitStatus::user_fault, "the system refuses a thread: " + error.code().message() +
+                                            "; raise its limits (ulimit -u and -v)");
   } catch (const StoppedError& error) {
     return fail(error.status(), error.what());
   } catch (const DivergedError& error) {
     return fail(ExitStatus::diverged, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail_without_memory("");
+  } catch (const std::length_error&) {
+    return fail_without_memory(": a size is beyond what any memory holds");
+  } catch (const c10::Error& error) {
+    const std::string what = first_line(error.what_without_backtrace());
+    return is_out_of_memory(error) ? fail_without_memory(": " + what)
+                                   : fail(ExitStatus::our_fault, "internal error: " + what);
   } catch (const std::exception& error) {
-    return fail(ExitStatus::our_fault, std::string("internal error: ") + error.what());
+    return fail(ExitStatus::our_fault, std::string("internal error: ") + first_line(error.what()));
+  } catch (...) {
+    return fail_without_reason();
   }
+}
+
+void explain_every_end() {
+  main_runs_in = ::getpid();
+  std::set_terminate(explain_termination);
+  std::atexit(explain_exit);
+}
+
+int returned(int status) {
+  main_runs_in = 0;
+  return status;
 }
 
 int finish(ExitStatus status) {
   std::cout.flush();
-  if (status == ExitStatus::done && (!std::cout || std::ferror(stdout) != 0)) {
-    return fail(ExitStatus::user_fault,
-                std::string("standard output: cannot be written: ") + std::strerror(errno));
+  const bool has_arrived = std::cout && std::ferror(stdout) == 0;
+  if (status != ExitStatus::done || has_arrived || reader_has_left()) {
+    return static_cast<int>(status);
   }
-  return static_cast<int>(status);
+  return fail(ExitStatus::user_fault,
+              "standard output: cannot be written: " + system_reason(errno));
 }
 
 }  // namespace transnormer::cli

@@ -13,8 +13,13 @@ int fail(ExitStatus status, const std::string& message);
 // The same for the exception that is being handled.
 int fail_with_exception();
 
-// The end of a command that failed in no way, unless its answer did not arrive (a full disk, a
-// closed pipe): that is no success.
+// From here on one line explains what ends the process without main(): an exception that nobody
+// catches, in whatever thread, and a library that exits. For main(), which says when it returns.
+void explain_every_end();
+int returned(int status);
+
+// The end of a command that failed in no way. An answer that did not arrive (a full disk) is no
+// success, unless its reader had enough and closed the pipe.
 int finish(ExitStatus status);
 
 }  // namespace transnormer::cli

@@ -11,6 +11,8 @@
 #include "config/load.h"
 #include "ops/device.h"
 #include "train/trainer.h"
+#include "util/error.h"
+#include "util/file.h"
 #include "util/signal.h"
 
 namespace transnormer::cli {
@@ -27,11 +29,8 @@ struct TrainOptions {
 
 // The run's config then means the directory that holds it. The directory may not be there yet.
 void take_name_from(const std::filesystem::path& run_dir, Config& config) {
-  std::error_code error;
-  const auto resolved =
-      std::filesystem::weakly_canonical(std::filesystem::absolute(run_dir), error);
-  const std::string name = (resolved.has_filename() ? resolved : resolved.parent_path()).filename();
-  if (!error && !name.empty() && misspelled(name, TextKind::name).empty()) {
+  const std::string name = resolve_path(std::filesystem::absolute(run_dir)).filename();
+  if (!name.empty() && misspelled(name, TextKind::name).empty()) {
     config.run_name = name;
   }
 }
@@ -44,6 +43,14 @@ TrainRequest make_request(const TrainOptions& options) {
   const at::Device device = ops::select_device(config.train.device);
   if (const auto warning = slow_precision(config.train.precision, device)) {
     request.loaded.warnings.push_back(*warning);
+  }
+  if (const auto warning = too_many_threads(config.train)) {
+    request.loaded.warnings.push_back(*warning);
+  }
+  if (config.run_name.empty() && options.run_dir.empty()) {
+    throw UserError(
+        "run_name: a config from a pipe gives the run no name; set it "
+        "(--set run_name=NAME), or say --run-dir");
   }
   request.run_dir = options.run_dir.empty() ? std::filesystem::path("runs") / config.run_name
                                             : std::filesystem::path(options.run_dir);

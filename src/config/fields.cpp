@@ -1,6 +1,7 @@
 #include "config/fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <sstream>
 #include <utility>
@@ -165,7 +166,8 @@ void train_fields(TrainConfig& t, FieldVisitor& v) {
   choice(v, {"device", "Where to compute; auto: cuda if there is one", warn}, t.device,
          kDeviceNames);
   v.integer({"seed", "Seed of initial weights, order and dropout"}, t.seed, {});
-  v.integer({"threads", "Threads on the CPU; 0: all", warn}, t.threads, {0, 4096});
+  v.integer({"threads", "Threads on the CPU; 0: one for each processor that is allowed", warn},
+            t.threads, {0, 4096});
   v.flag({"deterministic", "The same bits in every run, on CUDA too", warn}, t.deterministic);
   choice(v, {"nonfinite", "After a loss or gradient that is not finite", silent}, t.nonfinite,
          kNonfiniteNames);
@@ -268,6 +270,11 @@ const char* attention_help(const AttentionConfig& value) {
       "Scaled dot-product attention over the whole sequence"};
   static_assert(kHelp.size() == std::variant_size_v<AttentionConfig>);
   return kHelp[value.index()];
+}
+
+bool contains(const NumberRange& range, double value) {
+  return std::isfinite(value) && (range.min_open ? value > range.min : value >= range.min) &&
+         (range.max_open ? value < range.max : value <= range.max);
 }
 
 std::string describe(const IntegerRange& range) {

@@ -78,6 +78,9 @@ void visit_settings(AttentionConfig& value, FieldVisitor& visitor);
 [[nodiscard]] std::vector<AttentionConfig> attention_defaults();
 [[nodiscard]] const char* attention_help(const AttentionConfig& value);
 
+// False for what is not finite, too.
+[[nodiscard]] bool contains(const NumberRange& range, double value);
+
 // What a value must be, in words: "an integer from 1 to 8", `one of "pre", "post"`.
 [[nodiscard]] std::string describe(const IntegerRange& range);
 [[nodiscard]] std::string describe(const NumberRange& range, const char* noun = "a number");

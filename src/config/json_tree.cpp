@@ -1,15 +1,16 @@
 #include "config/json_tree.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "util/error.h"
+#include "util/units.h"
 
 namespace transnormer {
 namespace {
@@ -47,6 +48,22 @@ class CountingIterator {
   const char* at_;
   Position* position_;
 };
+
+// `offset` counts characters from the start of the text.
+[[noreturn]] void fail_at(const std::string& text, const std::string& name, std::size_t offset,
+                          const std::string& reason) {
+  const std::string_view before = std::string_view(text).substr(0, offset);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t column = before.size() - (before.rfind('\n') + 1) + 1;
+  throw UserError(name + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + reason);
+}
+
+// The parser takes a NUL for the end of the text. `read` is the last offset that it has come to.
+void refuse_nul(const std::string& text, const std::string& name, std::size_t read) {
+  if (const std::size_t at = text.find('\0'); at <= read && at != std::string::npos) {
+    fail_at(text, name, at, "holds a NUL character; expected JSON in UTF-8");
+  }
+}
 
 // Builds the tree from the parser's events.
 class TreeBuilder {
@@ -115,6 +132,7 @@ class TreeBuilder {
 
   bool parse_error(std::size_t end, const std::string& last, const Json::exception& error) {
     const std::size_t offset = end > 0 ? end - 1 : 0;  // of the last character read
+    refuse_nul(text_, name_, offset);
     if (error.id == 406) {
       fail(offset, dotted_path() + ": expected a finite number, got " + printable(last, false));
     }
@@ -129,85 +147,68 @@ class TreeBuilder {
   }
 
  private:
-  // `offset` counts characters from the start of the text.
   [[noreturn]] void fail(std::size_t offset, const std::string& reason) const {
-    const std::string_view before = std::string_view(text_).substr(0, offset);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::size_t column = before.size() - (before.rfind('\n') + 1) + 1;
-    throw UserError(name_ + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " +
-                    reason);
+    fail_at(text_, name_, offset, reason);
   }
 
-  // The list or object that is being filled.
-  JsonNode& current() {
-    JsonNode* node = &root_;
-    for (std::size_t depth = 1; depth < depth_; ++depth) {
-      node = &node->items.back();
-    }
-    return *node;
-  }
+  // A list or object that is being filled. Its node stays where it is: what holds it grows again
+  // only when it is closed.
+  struct Open {
+    JsonNode* node;
+    std::unordered_map<std::string, std::size_t> places;  // of keys among the items
+  };
 
   // Of the value that comes next.
   [[nodiscard]] std::string dotted_path() const {
     std::string path;
-    const JsonNode* node = &root_;
-    for (std::size_t depth = 1; depth <= depth_; ++depth) {
-      const bool last = depth == depth_;
-      if (node->kind == JsonNode::Kind::list) {
-        path += "[" + std::to_string(node->items.size() - (last ? 0 : 1)) + "]";
+    for (std::size_t depth = 0; depth < open_.size(); ++depth) {
+      const JsonNode& node = *open_[depth].node;
+      const bool last = depth + 1 == open_.size();
+      if (node.kind == JsonNode::Kind::list) {
+        path += "[" + std::to_string(node.items.size() - (last ? 0 : 1)) + "]";
       } else {
         path += path.empty() ? "" : ".";
-        path += printable(last ? pending_key_ : node->items.back().key, false);
-      }
-      if (!last) {
-        node = &node->items.back();
+        path += printable(last ? pending_key_ : open_[depth + 1].node->key, false);
       }
     }
     return path.empty() ? "value" : path;
   }
 
-  void place(JsonNode node) {
-    if (depth_ == 0) {
-      node.line = position_.line;
-      root_ = std::move(node);
-      return;
+  // Returns the node in the tree.
+  JsonNode& place(JsonNode node) {
+    node.line = position_.line;
+    if (open_.empty()) {
+      return root_ = std::move(node);
     }
-    JsonNode& parent = current();
-    if (parent.kind == JsonNode::Kind::list) {
-      node.line = position_.line;
-    } else {
-      node.key = pending_key_;
-      node.line = pending_line_;
-      drop_duplicate(parent);
+    std::vector<JsonNode>& items = open_.back().node->items;
+    if (open_.back().node->kind == JsonNode::Kind::list) {
+      return items.emplace_back(std::move(node));
     }
-    parent.items.push_back(std::move(node));
-  }
-
-  void drop_duplicate(JsonNode& parent) {
-    for (auto item = parent.items.begin(); item != parent.items.end(); ++item) {
-      if (item->key == pending_key_) {
-        faults_.push_back({pending_line_, dotted_path() + ": given twice, first in line " +
-                                              std::to_string(item->line) +
-                                              "; expected each key once"});
-        parent.items.erase(item);
-        return;
-      }
+    node.key = pending_key_;
+    node.line = pending_line_;
+    const auto [place, is_new] = open_.back().places.try_emplace(pending_key_, items.size());
+    if (is_new) {
+      return items.emplace_back(std::move(node));
     }
+    JsonNode& former = items[place->second];
+    faults_.push_back({pending_line_, dotted_path() + ": given twice, first in line " +
+                                          std::to_string(former.line) +
+                                          "; expected each key once"});
+    return former = std::move(node);
   }
 
   bool open(JsonNode::Kind kind) {
-    if (depth_ == kMaxDepth) {
+    if (open_.size() == kMaxDepth) {
       fail(position_.offset, "nested more than " + std::to_string(kMaxDepth) + " deep");
     }
     JsonNode node;
     node.kind = kind;
-    place(std::move(node));
-    ++depth_;
+    open_.push_back({&place(std::move(node)), {}});
     return true;
   }
 
   bool close() {
-    --depth_;
+    open_.pop_back();
     return true;
   }
 
@@ -216,17 +217,10 @@ class TreeBuilder {
   const Position& position_;
   std::vector<Fault>& faults_;
   JsonNode root_;
-  std::size_t depth_ = 0;  // of open lists and objects
+  std::vector<Open> open_;  // from the outermost to the innermost
   std::string pending_key_;
   int pending_line_ = 0;
 };
-
-template <class T>
-bool parse_whole(const std::string& text, T& value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc{} && stop == end;
-}
 
 }  // namespace
 
@@ -288,6 +282,7 @@ JsonNode parse_json(const std::string& text, const std::string& name, std::vecto
   // Faults are thrown by the builder, so the result is always true.
   static_cast<void>(nlohmann::json::sax_parse(begin, end, &builder,
                                               nlohmann::json::input_format_t::json, true, true));
+  refuse_nul(text, name, text.size());
   return builder.take();
 }
 
@@ -297,11 +292,13 @@ JsonNode parse_scalar(const std::string& raw) {
   if (raw == "true" || raw == "false") {
     node.kind = JsonNode::Kind::boolean;
     node.boolean = raw == "true";
-  } else if (parse_whole(raw, node.integer)) {
+  } else if (const std::optional<std::int64_t> integer = parse_integer(raw)) {
     node.kind = JsonNode::Kind::integer;
-    node.number = static_cast<double>(node.integer);
-  } else if (parse_whole(raw, node.number) && std::isfinite(node.number)) {
+    node.integer = *integer;
+    node.number = static_cast<double>(*integer);
+  } else if (const std::optional<double> number = parse_real(raw)) {
     node.kind = JsonNode::Kind::number;
+    node.number = *number;
   } else {
     node.kind = JsonNode::Kind::text;
   }

@@ -37,8 +37,8 @@ struct Fault {
   std::string message;
 };
 
-// Syntax errors, numbers that no double holds and absurd nesting throw UserError with
-// NAME:LINE:COLUMN. Duplicate keys are appended to `faults` (the last one stays in the tree).
+// Syntax errors, NUL characters, numbers that no double holds and absurd nesting throw UserError
+// with NAME:LINE:COLUMN. Duplicate keys are appended to `faults` (the last one stays in the tree).
 [[nodiscard]] JsonNode parse_json(const std::string& text, const std::string& name,
                                   std::vector<Fault>& faults);
 

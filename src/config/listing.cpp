@@ -157,8 +157,9 @@ std::vector<FieldRow> list_fields(const Config& config) {
   return rows_of(config, false);
 }
 
-std::vector<FieldRow> list_all_fields() {
-  return rows_of(Config{}, true);
+const std::vector<FieldRow>& list_all_fields() {
+  static const std::vector<FieldRow> rows = rows_of(Config{}, true);
+  return rows;
 }
 
 std::string config_reference() {
@@ -214,9 +215,21 @@ std::optional<std::string> nearest(const std::string& written,
   return best;
 }
 
+std::vector<std::string> keys_named(std::string word) {
+  std::replace(word.begin(), word.end(), '-', '_');
+  std::vector<std::string> keys;
+  for (const FieldRow& row : list_all_fields()) {
+    const bool is_new = keys.empty() || keys.back() != row.key;  // alternatives share keys
+    if ((row.key == word || last_part(row.key) == word) && is_new) {
+      keys.push_back(row.key);
+    }
+  }
+  return keys;
+}
+
 std::string describe_unknown_key(const std::string& section, const std::string& key,
                                  const AttentionConfig* settings) {
-  const std::vector<FieldRow> all = list_all_fields();
+  const std::vector<FieldRow>& all = list_all_fields();
   std::vector<FieldRow> rows = all;
   std::string what = join(section, printable(key, key.empty())) + ": unknown key";
   for (const FieldRow& row : all) {

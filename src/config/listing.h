@@ -25,7 +25,7 @@ struct FieldRow {
 [[nodiscard]] std::vector<FieldRow> list_fields(const Config& config);
 
 // Every key there can be with its default, the settings of every attention among them.
-[[nodiscard]] std::vector<FieldRow> list_all_fields();
+[[nodiscard]] const std::vector<FieldRow>& list_all_fields();
 
 // The row of a dotted key, or null.
 [[nodiscard]] const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& key);
@@ -33,6 +33,10 @@ struct FieldRow {
 // The one of `names` that `word` was probably meant to be, if any is near.
 [[nodiscard]] std::optional<std::string> nearest(const std::string& word,
                                                  const std::vector<std::string>& names);
+
+// The dotted keys that are called this, in all or in their last part ("lr"), in declared order. "-"
+// may stand for "_".
+[[nodiscard]] std::vector<std::string> keys_named(std::string word);
 
 // "model.heds: unknown key; did you mean "model.heads" (an integer ..)?". `section` is dotted,
 // empty at the top; `settings` is the union whose settings the section holds, else null.

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "config/check.h"
+#include "config/fields.h"
 #include "config/json_tree.h"
+#include "config/layers.h"
 #include "config/listing.h"
 #include "config/names.h"
 #include "config/reader.h"
 #include "config/variant.h"
 #include "util/error.h"
-#include "util/file.h"
+#include "util/units.h"
 
 namespace transnormer {
 namespace {
@@ -20,6 +23,7 @@ namespace fs = std::filesystem;
 using Kind = JsonNode::Kind;
 
 constexpr const char* kSetName = "--set";
+constexpr std::size_t kMostFaults = 100;  // that anyone reads
 
 // The layers from the lowest to the highest, and the faults that kept one from being read.
 struct Layers {
@@ -27,79 +31,6 @@ struct Layers {
   std::vector<ConfigLayer> sets;
   std::vector<std::string> faults;
 };
-
-// Parses into a layer; nothing if it is no JSON object.
-std::optional<ConfigLayer> parse_layer(const std::string& text, const std::string& name,
-                                       const fs::path& directory,
-                                       std::vector<std::string>& faults) {
-  try {
-    ConfigLayer layer{name, directory, {}, {}};
-    layer.root = parse_json(text, name, layer.faults);
-    if (layer.root.kind == Kind::object) {
-      return layer;
-    }
-    faults.push_back(name + ": expected an object of sections, got " + layer.root.shown());
-  } catch (const UserError& error) {
-    faults.insert(faults.end(), error.faults().begin(), error.faults().end());
-  }
-  return std::nullopt;
-}
-
-// The files that a layer includes, in their order.
-std::vector<std::string> included_files(const ConfigLayer& layer,
-                                        std::vector<std::string>& faults) {
-  const JsonNode* include = layer.root.find("include");
-  if (include == nullptr) {
-    return {};
-  }
-  std::vector<std::string> names;
-  const auto add = [&](const JsonNode& node) {
-    if (node.kind == Kind::text && !node.text.empty()) {
-      names.push_back(node.text);
-    } else {
-      faults.push_back(layer.name + ":" + std::to_string(include->line) +
-                       ": include: expected the path of a config or a list of them, got " +
-                       node.shown());
-    }
-  };
-  if (include->kind == Kind::list) {
-    std::for_each(include->items.begin(), include->items.end(), add);
-  } else {
-    add(*include);
-  }
-  return names;
-}
-
-// Adds the layers of `file` after those of the files it includes. `open` holds the files that wait
-// for this one.
-void collect_file(const fs::path& file, std::vector<fs::path>& open, Layers& layers) {
-  const fs::path absolute = fs::absolute(file).lexically_normal();
-  std::string text;
-  try {
-    text = read_file(file);
-  } catch (const UserError& error) {
-    layers.faults.emplace_back(error.what());
-    return;
-  }
-  std::optional<ConfigLayer> layer =
-      parse_layer(text, file.string(), absolute.parent_path(), layers.faults);
-  if (!layer) {
-    return;
-  }
-  open.push_back(fs::weakly_canonical(absolute));
-  for (const std::string& name : included_files(*layer, layers.faults)) {
-    const fs::path included = (file.parent_path() / name).lexically_normal();
-    const auto same = std::find(open.begin(), open.end(), fs::weakly_canonical(included));
-    if (same != open.end()) {
-      layers.faults.push_back(file.string() + ": include: " + printable(name, true) +
-                              " includes this file again; expected no cycle");
-      continue;
-    }
-    collect_file(included, open, layers);
-  }
-  open.pop_back();
-  layers.files.push_back(std::move(*layer));
-}
 
 void forget_lines(JsonNode& node) {
   node.line = 0;
@@ -110,7 +41,7 @@ void forget_lines(JsonNode& node) {
 
 // A section, or a union as model.early: its value is an object, that of any other key never is.
 bool is_section(const std::string& key) {
-  const std::vector<FieldRow> rows = list_all_fields();
+  const std::vector<FieldRow>& rows = list_all_fields();
   return std::any_of(rows.begin(), rows.end(),
                      [&](const FieldRow& row) { return row.key.starts_with(key + "."); });
 }
@@ -207,6 +138,44 @@ std::map<std::string, std::string> origins_of(const Config& config, const ReadSt
   return origins;
 }
 
+// Throws them, if there are any: each once, and no more than anyone reads.
+void throw_faults(const std::vector<std::string>& of_layers,
+                  const std::vector<std::string>& of_values) {
+  std::vector<std::string> faults;
+  std::unordered_set<std::string> seen;
+  std::int64_t more = 0;
+  for (const auto* some : {&of_layers, &of_values}) {
+    for (const std::string& fault : *some) {
+      if (!seen.insert(fault).second) {
+        continue;
+      }
+      if (faults.size() < kMostFaults) {
+        faults.push_back(fault);
+      } else {
+        ++more;
+      }
+    }
+  }
+  if (more > 0) {
+    faults.push_back("and " + format_count(more) + " more faults");
+  }
+  if (!faults.empty()) {
+    throw UserError(faults);
+  }
+}
+
+// An unset name is that of the file, if it can be.
+void name_run(const std::string& stem, Config& config, std::vector<std::string>& faults) {
+  if (!config.run_name.empty()) {
+    return;
+  }
+  config.run_name = stem;
+  if (const std::string how = misspelled(stem, TextKind::name); !how.empty()) {
+    faults.push_back("run_name: not set, and the file's name gives " + printable(stem, true) +
+                     "; set it (--set run_name=NAME) to a name " + how);
+  }
+}
+
 LoadedConfig resolve(Layers layers, const std::string& default_name,
                      const std::vector<std::string>& sets) {
   for (const std::string& set : sets) {
@@ -221,31 +190,17 @@ LoadedConfig resolve(Layers layers, const std::string& default_name,
     apply_set_variant(*variant, config, state, loaded.warnings);
   }
   read_layers(layers.sets, config, state);
-  if (config.run_name.empty()) {
-    config.run_name = default_name;
+  if (!layers.files.empty()) {  // else there is no config to name a run
+    name_run(default_name, config, layers.faults);
   }
   config.data.cache_dir = fs::absolute(config.data.cache_dir).lexically_normal().string();
-  if (!is_utf8(default_name) && config.run_name == default_name) {
-    layers.faults.emplace_back("run_name: the file's name is not UTF-8; expected a name to be set");
-  }
   if (!is_utf8(config.data.cache_dir)) {
     layers.faults.emplace_back("data.cache_dir: the working directory's path is not UTF-8");
   }
   if (layers.faults.empty()) {  // else what is missing would show as contradictions
     check_config(config, state, loaded.warnings);
   }
-
-  std::vector<std::string> faults;
-  for (const auto* some : {&layers.faults, &state.faults}) {
-    for (const std::string& fault : *some) {  // a file that is included twice reports once
-      if (std::find(faults.begin(), faults.end(), fault) == faults.end()) {
-        faults.push_back(fault);
-      }
-    }
-  }
-  if (!faults.empty()) {
-    throw UserError(faults);
-  }
+  throw_faults(layers.faults, state.faults);
   loaded.origins = origins_of(config, state);
   return loaded;
 }
@@ -254,9 +209,8 @@ LoadedConfig resolve(Layers layers, const std::string& default_name,
 
 LoadedConfig load_config(const fs::path& file, const std::vector<std::string>& sets) {
   Layers layers;
-  std::vector<fs::path> open;
-  collect_file(file, open, layers);
-  return resolve(std::move(layers), file.stem().string(), sets);
+  layers.files = collect_files(file, layers.faults);
+  return resolve(std::move(layers), is_stream(file) ? "" : file.stem().string(), sets);
 }
 
 LoadedConfig parse_config(const std::string& json, const std::string& name,

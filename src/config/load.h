@@ -21,7 +21,8 @@ struct LoadedConfig {
 // Defaults < included files < the file < `sets` ("a.b=v" each). Paths become absolute. Throws one
 // UserError that holds every fault: unknown or duplicate keys, wrong types, values out of range,
 // contradictions between keys. A relative path starts from the directory of the file that holds
-// it, one in a `--set` and the default cache_dir from the working directory.
+// it, one in a `--set`, in a pipe and the default cache_dir from the working directory. An unset
+// run_name becomes the file's stem, if that can be one, and stays empty for a pipe.
 [[nodiscard]] LoadedConfig load_config(const std::filesystem::path& file,
                                        const std::vector<std::string>& sets = {});
 

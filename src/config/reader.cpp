@@ -11,11 +11,14 @@
 #include "config/listing.h"
 #include "config/names.h"
 #include "util/error.h"
+#include "util/units.h"
 
 namespace transnormer {
 namespace {
 
 using Kind = JsonNode::Kind;
+
+constexpr std::int64_t kMostUnknown = 20;  // keys of a section that are told one by one
 
 class LayerReader : public FieldVisitor {
  public:
@@ -247,12 +250,8 @@ class LayerReader : public FieldVisitor {
   }
 
   static bool in_range(const JsonNode& node, const NumberRange& range) {
-    if (node.kind != Kind::integer && node.kind != Kind::number) {
-      return false;
-    }
-    const double x = node.number;
-    return std::isfinite(x) && (range.min_open ? x > range.min : x >= range.min) &&
-           (range.max_open ? x < range.max : x <= range.max);
+    return (node.kind == Kind::integer || node.kind == Kind::number) &&
+           contains(range, node.number);
   }
 
   static const char* finite_noun(const JsonNode& node) {
@@ -315,12 +314,22 @@ class LayerReader : public FieldVisitor {
   void close_scope(const AttentionConfig* settings) {
     const Scope scope = std::move(scopes_.back());
     scopes_.pop_back();
+    std::int64_t unknown = 0;
+    int last_line = 0;
     for (const JsonNode& item : scope.node->items) {
       if (std::find(scope.known.begin(), scope.known.end(), item.key) != scope.known.end() ||
           (scope.path.empty() && is_file_key(item.key))) {
         continue;
       }
-      faults_.push_back({item.line, describe_unknown_key(scope.path, item.key, settings)});
+      last_line = item.line;
+      if (++unknown <= kMostUnknown) {
+        faults_.push_back({item.line, describe_unknown_key(scope.path, item.key, settings)});
+      }
+    }
+    if (unknown > kMostUnknown) {
+      faults_.push_back({last_line, (scope.path.empty() ? "" : scope.path + ": ") + "and " +
+                                        format_count(unknown - kMostUnknown) +
+                                        " more unknown keys"});
     }
   }
 

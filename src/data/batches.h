@@ -58,8 +58,8 @@ class SampleOrder {
 };
 
 // The micro-batches of all updates from `first_update` on, made by a thread of its own a few
-// updates ahead. Update s holds positions [s·G, (s+1)·G), G = global_batch_size, cut into
-// micro-batches in order. Failures of the thread are thrown by next().
+// updates ahead (one, where updates are large). Update s holds positions [s·G, (s+1)·G), G =
+// global_batch_size, cut into micro-batches in order. Failures of the thread are thrown by next().
 class BatchLoader {
  public:
   struct Options {
@@ -67,10 +67,12 @@ class BatchLoader {
     std::int64_t micro_batch_size = 1;
     std::uint64_t seed = 1;
     std::int64_t first_update = 0;
-    std::size_t ahead = 4;  // updates held ready
   };
   BatchLoader(Samples samples, const Options& options);
   ~BatchLoader();
+
+  // Bytes of all updates that are held at a time, the one in use too, of samples of this length.
+  [[nodiscard]] static double held_bytes(const Options& options, std::int64_t length);
 
   // All micro-batches of the next update.
   [[nodiscard]] std::vector<Batch> next_update();

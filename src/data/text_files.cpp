@@ -110,7 +110,7 @@ std::vector<fs::path> find_text_files(const std::vector<std::string>& entries,
 FileIdentity identify(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    throw UserError(path.string() + ": cannot be read: " + std::strerror(errno));
+    throw UserError(path.string() + ": cannot be read: " + system_reason(errno));
   }
   return identity_of(status);
 }

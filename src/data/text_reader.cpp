@@ -68,7 +68,7 @@ void TextReader::open() {
   file_lines_ = 0;
   at_file_start_ = true;
   if (descriptor_ < 0) {
-    throw UserError(file().string() + ": cannot be read: " + std::strerror(errno));
+    throw UserError(file().string() + ": cannot be read: " + system_reason(errno));
   }
 }
 
@@ -87,7 +87,7 @@ bool TextReader::fill(std::string& text) {
     got = ::read(descriptor_, text.data() + before, chunk_bytes_);
   } while (got < 0 && errno == EINTR);
   if (got < 0) {
-    throw UserError(file().string() + ": cannot be read: " + std::strerror(errno));
+    throw UserError(file().string() + ": cannot be read: " + system_reason(errno));
   }
   text.resize(before + static_cast<std::size_t>(got));
   check_is_text(text.data() + before, static_cast<std::size_t>(got));

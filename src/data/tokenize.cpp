@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "data/parallel_text.h"
@@ -10,6 +9,7 @@
 #include "log/progress.h"
 #include "tokenizer/text_losses.h"
 #include "util/error.h"
+#include "util/processors.h"
 
 namespace transnormer {
 namespace {
@@ -160,8 +160,7 @@ std::int64_t bytes_of(const std::vector<std::filesystem::path>& files) {
 }
 
 int text_threads(const TrainConfig& config) {
-  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return config.threads > 0 ? static_cast<int>(config.threads) : cores;
+  return useful_threads(config.threads);
 }
 
 SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd line_end,

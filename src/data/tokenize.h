@@ -24,7 +24,7 @@ struct TextPass {
 // Bytes of the files, for progress; those that are not regular files count nothing.
 [[nodiscard]] std::int64_t bytes_of(const std::vector<std::filesystem::path>& files);
 
-// As many as the config asks, else one a core.
+// As many as the config asks, else one a processor, and never more than that.
 [[nodiscard]] int text_threads(const TrainConfig& config);
 
 // Tokenises by all threads and hands the tokens to `sink` in the order of the text. Memory does not

@@ -15,7 +15,7 @@ namespace transnormer::log {
 AppendFile::AppendFile(std::filesystem::path path, AppendFileOptions options)
     : path_(std::move(path)), options_(std::move(options)), lost_{.file = path_} {
   if (!open()) {
-    throw WriteError(path_.string() + ": cannot be written: " + std::strerror(errno));
+    throw WriteError(path_.string() + ": cannot be written: " + system_reason(errno));
   }
 }
 
@@ -60,12 +60,12 @@ std::string AppendFile::write(std::string_view record) {
       return "its directory is no longer that of this run";
     }
     if (!open()) {
-      return std::strerror(errno);
+      return system_reason(errno);
     }
   }
   struct stat now {};
   if (!cut_torn_record() || ::fstat(descriptor_, &now) != 0) {
-    return std::strerror(errno);
+    return system_reason(errno);
   }
   const std::string bytes = (now.st_size == 0 ? options_.header : "") + std::string(record);
   ssize_t written = 0;
@@ -75,7 +75,7 @@ std::string AppendFile::write(std::string_view record) {
   if (written == static_cast<ssize_t>(bytes.size())) {
     return "";
   }
-  std::string why = written < 0 ? std::strerror(errno) : "no space left";
+  std::string why = written < 0 ? system_reason(errno) : "no space left";
   if (written > 0) {
     torn_from_ = now.st_size;
     (void)cut_torn_record();  // else with the next record

@@ -4,13 +4,15 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <thread>
+#include <utility>
 
+#include "log/console.h"
 #include "ops/cuda_library.h"
 #include "ops/kernel_view.h"
+#include "ops/parallel.h"
 #include "util/error.h"
+#include "util/processors.h"
 
 namespace transnormer::ops {
 namespace {
@@ -23,6 +25,14 @@ bool driver_present() {
 // loaded, and looks for them once only.
 bool load_torch_cuda() {
   return dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr;
+}
+
+// Commands may select a device more than once.
+void warn_once(const std::string& message) {
+  static bool warned = false;
+  if (!std::exchange(warned, true)) {
+    log::warn(message);
+  }
 }
 
 }  // namespace
@@ -41,11 +51,13 @@ at::Device select_device(DeviceChoice choice) {
     return at::kCPU;
   }
   if (!load_torch_cuda()) {
+    const std::string reason =
+        std::string("LibTorch's CUDA library could not be loaded (") + dlerror() + ")";
     if (wanted) {
-      throw UserError(std::string("device: cuda was asked for, but LibTorch's CUDA library could "
-                                  "not be loaded (") +
-                      dlerror() + "); use a LibTorch with CUDA or --device cpu");
+      throw UserError("device: cuda was asked for, but " + reason +
+                      "; use a LibTorch with CUDA or --device cpu");
     }
+    warn_once("device: there is an NVIDIA driver, but " + reason + "; the processor is used");
     return at::kCPU;
   }
   if (!at::globalContext().hasCUDA()) {
@@ -58,14 +70,19 @@ at::Device select_device(DeviceChoice choice) {
   }
   // The allocator answers questions about memory only once it is set up.
   at::globalContext().lazyInitDevice(at::kCUDA);
-  (void)load_cuda_library();  // without it, LibTorch's operations serve
+  if (const std::string reason = load_cuda_library(); !reason.empty()) {
+    warn_once("the kernels for GPUs cannot be used, LibTorch's slower operations serve: " + reason);
+  }
   return at::Device(at::kCUDA, 0);
 }
 
 void configure_threads(std::int64_t threads, bool deterministic) {
   (void)plain_operators();  // a wrong value is told now and not in the middle of the work
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  at::set_num_threads(static_cast<int>(threads > 0 ? threads : std::max<std::int64_t>(cores, 1)));
+  const int count = threads > 0 ? static_cast<int>(threads) : allowed_processors();
+  require_threads(count);
+  at::set_num_threads(count);
+  // The pool starts now, where its threads are known to be granted.
+  parallel_for(count, 1, [](std::int64_t, std::int64_t) {});
 
   at::Context& context = at::globalContext();
   // Products of single precision stay in single precision: no TF32, no bf16 under the hood.

@@ -68,17 +68,24 @@ void require_memory(const Config& config, const ModelSize& size, at::Device devi
                        .length = config.data.tokens_per_sample,
                        .compute = ops::scalar_type(config.train.precision),
                        .activation_checkpointing = config.train.activation_checkpointing});
-  const double update_bytes = 2.0 * sizeof(std::int64_t) *
-                              static_cast<double>(config.train.global_batch_size) *
-                              static_cast<double>(config.data.tokens_per_sample);
-  if (update_bytes > static_cast<double>(machine_memory_bytes())) {
+  const double needed = estimate.total() - 0.3 * estimate.activations;
+  const double batches =
+      BatchLoader::held_bytes({.global_batch_size = config.train.global_batch_size,
+                               .micro_batch_size = config.train.resolved_micro_batch_size()},
+                              config.data.tokens_per_sample);
+  const auto machine = static_cast<double>(machine_memory_bytes());
+  const bool shared = device.is_cpu();  // the memory of batches and model is the same
+  const double beside = shared ? needed : 0;
+  if (batches + beside > machine && (batches > estimate.activations || !shared)) {
     throw UserError("train.global_batch_size: " + format_count(config.train.global_batch_size) +
                     " samples of " + format_count(config.data.tokens_per_sample) +
-                    " tokens would take " + format_bytes(update_bytes) +
-                    " for the tokens of an update alone; set a smaller global_batch_size");
+                    " tokens would take about " + format_bytes(batches) +
+                    " for the tokens of the updates held ready, " + format_bytes(batches + beside) +
+                    " in all, the machine has " + format_bytes(machine) +
+                    "; set a smaller global_batch_size");
   }
   const double there = device_memory_bytes(device);
-  if (estimate.total() - 0.3 * estimate.activations > there) {
+  if (needed + (shared ? batches : 0) > there) {
     throw UserError(
         "train.micro_batch_size: " + format_count(config.train.resolved_micro_batch_size()) +
         " sequences of " + format_count(config.data.tokens_per_sample) +

@@ -21,7 +21,7 @@ namespace transnormer {
 namespace {
 
 [[noreturn]] void fail(int error) {
-  throw UserError(std::string("a second process cannot be started: ") + std::strerror(error));
+  throw UserError(std::string("a second process cannot be started: ") + system_reason(error));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "util/error.h"
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace transnormer {
@@ -17,6 +19,20 @@ std::string join_lines(const std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+std::string system_reason(int error_number) {
+  const std::string reason = std::strerror(error_number);
+  switch (error_number) {
+    case EFBIG:
+      return reason + " (a limit of the file system, or of ulimit -f)";
+    case EMFILE:
+      return reason + " (the limit of ulimit -n)";
+    case ENOMEM:
+      return reason + " (perhaps the limit of ulimit -v)";
+    default:
+      return reason;
+  }
+}
 
 UserError::UserError(std::vector<std::string> faults)
     : std::runtime_error(join_lines(faults)), faults_(std::move(faults)) {}

@@ -17,6 +17,9 @@ enum class ExitStatus : int {
   terminated = 143,   // SIGTERM
 };
 
+// What an error number of the system means, and the limit that is to be raised where it is one.
+[[nodiscard]] std::string system_reason(int error_number);
+
 // Something the user can put right: an option, a config, data, a checkpoint, permissions, space.
 // Each fault is one line that says what is wrong, where, and what would be right.
 class UserError : public std::runtime_error {

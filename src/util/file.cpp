@@ -1,14 +1,12 @@
 #include "util/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -22,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string reason() {
-  return std::strerror(errno);
+  return system_reason(errno);
 }
 
 // Writes all of it, going on after signals and short writes. Returns false with errno set.
@@ -307,44 +305,6 @@ void FileWriter::finish() {
   }
   temporary_.clear();
   sync_directory(target_.parent_path());
-}
-
-MappedFile::MappedFile(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
-  if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
-    const std::string why = reason();
-    if (descriptor >= 0) {
-      ::close(descriptor);
-    }
-    throw UserError(path.string() + ": cannot be read: " + why);
-  }
-  size_ = static_cast<std::size_t>(status.st_size);
-  if (size_ > 0) {
-    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (mapped == MAP_FAILED) {
-      const std::string why = reason();
-      ::close(descriptor);
-      throw UserError(path.string() + ": cannot be read: " + why);
-    }
-    data_ = static_cast<const std::byte*>(mapped);
-  }
-  ::close(descriptor);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) {
-    ::munmap(const_cast<std::byte*>(data_), size_);
-  }
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
 }
 
 }  // namespace transnormer

@@ -73,23 +73,4 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
-// A file mapped read-only.
-class MappedFile {
- public:
-  explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-
-  [[nodiscard]] const std::byte* data() const { return data_; }
-  [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] std::string_view text() const {
-    return {reinterpret_cast<const char*>(data_), size_};
-  }
-
- private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 }  // namespace transnormer

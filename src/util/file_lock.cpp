@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -20,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& path) {
-  throw WriteError(path.string() + ": cannot be locked: " + std::strerror(errno));
+  throw WriteError(path.string() + ": cannot be locked: " + system_reason(errno));
 }
 
 // What file systems answer that know no locks.

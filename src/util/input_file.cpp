@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "util/error.h"
 #include "util/signal.h"
@@ -23,7 +22,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   // A pipe without a writer must not hold the program; files do not care.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) {
-    fail(path, std::strerror(errno));
+    fail(path, system_reason(errno));
   }
   descriptor_ = std::shared_ptr<const int>(new int(descriptor), [](const int* open) {
     ::close(*open);
@@ -39,7 +38,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
 struct stat InputFile::status() const {
   struct stat status {};
   if (::fstat(*descriptor_, &status) != 0) {
-    fail(path_, std::strerror(errno));
+    fail(path_, system_reason(errno));
   }
   return status;
 }
@@ -52,7 +51,7 @@ void InputFile::read_at(std::int64_t offset, void* data, std::size_t size) const
       continue;
     }
     if (got < 0) {
-      fail(path_, std::strerror(errno));
+      fail(path_, system_reason(errno));
     }
     if (got == 0) {
       throw UserError(path_.string() + ": was cut off at byte " + std::to_string(offset) +

@@ -1,12 +1,16 @@
 #include "util/memory.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <string>
+
+#include "util/cgroup.h"
 
 namespace transnormer {
 namespace {
@@ -25,16 +29,25 @@ std::int64_t status_bytes(const std::string& key) {
   return 0;
 }
 
+// Near a limit, memory is taken as it is needed: a step may be refused where there is still some.
+// With that done, there is none.
+void grow_as_needed() {
+  ::mallopt(M_TOP_PAD, 0);
+  std::set_new_handler(nullptr);
+}
+
 }  // namespace
 
 std::int64_t machine_memory_bytes() {
   struct sysinfo info {};
   sysinfo(&info);
   std::int64_t bytes = static_cast<std::int64_t>(info.totalram) * info.mem_unit;
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  std::int64_t limit_bytes = 0;
-  if (limit >> limit_bytes) {
-    bytes = std::min(bytes, limit_bytes);
+  bytes = std::min(bytes, cgroup_memory_bytes().value_or(bytes));
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    struct rlimit limit {};
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes)) {
+      bytes = static_cast<std::int64_t>(limit.rlim_cur);
+    }
   }
   return bytes;
 }
@@ -53,6 +66,7 @@ void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, kLargest);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   ::mallopt(M_TOP_PAD, kStep);
+  std::set_new_handler(grow_as_needed);
 }
 
 void release_freed_memory() {

@@ -5,8 +5,8 @@
 
 namespace transnormer {
 
-[[nodiscard]] std::int64_t
-machine_memory_bytes();  // the machine's, or the container's limit if lower
+// The machine's, or a lower limit of its control groups or of the process (ulimit -v, -d).
+[[nodiscard]] std::int64_t machine_memory_bytes();
 [[nodiscard]] std::int64_t resident_memory_bytes();
 [[nodiscard]] std::int64_t peak_memory_bytes();
 // Makes the allocator keep what is freed instead of giving it back to the system, so that a

@@ -25,11 +25,13 @@ void on_signal(int number) {
 
 }  // namespace
 
-void outlive_closed_pipes() {
+void outlive_refused_writes() {
   struct sigaction action {};
   action.sa_handler = SIG_IGN;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGPIPE, &action, nullptr);
+  for (const int number : {SIGPIPE, SIGXFSZ}) {
+    sigaction(number, &action, nullptr);
+  }
 }
 
 void install_signal_handlers() {
@@ -40,7 +42,6 @@ void install_signal_handlers() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
     sigaction(number, &action, nullptr);
   }
-  outlive_closed_pipes();
 }
 
 std::optional<ExitStatus> stop_requested() {

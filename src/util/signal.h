@@ -8,11 +8,11 @@
 
 namespace transnormer {
 
-// Makes a pipe that nobody reads any more an error of writing rather than the end of the process.
-void outlive_closed_pipes();
+// Makes what cannot be written (a pipe that nobody reads any more, a file beyond `ulimit -f`) an
+// error of writing rather than the end of the process. For the whole process, at its start.
+void outlive_refused_writes();
 
-// Installs the handlers. Called once, by commands that can stop gracefully. Closed pipes are
-// outlived from then on, too.
+// Installs the handlers. Called once, by commands that can stop gracefully.
 void install_signal_handlers();
 
 // The status to exit with, once a stop was asked for.

@@ -1,8 +1,10 @@
 #include "util/units.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <system_error>
 
 namespace transnormer {
 namespace {
@@ -14,6 +16,14 @@ std::string print(const char* format, Values... values) {
   std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, values...);
   return buffer.data();
+}
+
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -77,6 +87,15 @@ std::string format_duration(double seconds) {
 
 std::string format_fixed(double value, int digits) {
   return print("%.*f", digits, value);
+}
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  return parse_whole<std::int64_t>(text);
+}
+
+std::optional<double> parse_real(std::string_view text) {
+  const std::optional<double> value = parse_whole<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 }  // namespace transnormer

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace transnormer {
 
@@ -23,5 +25,10 @@ namespace transnormer {
 
 // `digits` after the point; "nan" and "inf" for what is not finite.
 [[nodiscard]] std::string format_fixed(double value, int digits);
+
+// A decimal number that is all of the text: no spaces, no plus sign, no hexadecimal, and nothing
+// that is not finite or does not fit.
+[[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text);
+[[nodiscard]] std::optional<double> parse_real(std::string_view text);
 
 }  // namespace transnormer

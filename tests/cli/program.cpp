@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace transnormer {
 namespace {
@@ -27,6 +29,30 @@ std::filesystem::path make_scratch() {
   }
   return name;
 }
+
+// A started program takes over the limits of who starts it.
+class LimitsFor {
+ public:
+  explicit LimitsFor(const std::vector<ResourceLimit>& limits) {
+    for (const ResourceLimit& limit : limits) {
+      struct rlimit former {};
+      ::getrlimit(limit.resource, &former);
+      former_.emplace_back(limit.resource, former);
+      const struct rlimit lower { .rlim_cur = limit.value, .rlim_max = former.rlim_max };
+      ::setrlimit(limit.resource, &lower);
+    }
+  }
+  ~LimitsFor() {
+    for (const auto& [resource, limit] : former_) {
+      ::setrlimit(resource, &limit);
+    }
+  }
+  LimitsFor(const LimitsFor&) = delete;
+  LimitsFor& operator=(const LimitsFor&) = delete;
+
+ private:
+  std::vector<std::pair<int, struct rlimit>> former_;
+};
 
 }  // namespace
 
@@ -50,6 +76,7 @@ Program::Program(const Arguments& arguments, const ProgramOptions& options)
   }
   argv.push_back(nullptr);
   ::setenv("OMP_NUM_THREADS", "1", 1);
+  const LimitsFor limits(options.limits);
   const int failed =
       ::posix_spawn(&pid_, TRANSNORMER_BINARY, &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);

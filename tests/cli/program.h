@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -17,10 +18,16 @@ struct Outcome {
   std::string err;
 };
 
+struct ResourceLimit {
+  int resource;  // RLIMIT_..
+  std::uint64_t value;
+};
+
 struct ProgramOptions {
   std::filesystem::path directory = ".";
   std::string input;
   std::filesystem::path output = {};  // where stdout goes; it is kept for the outcome unless told
+  std::vector<ResourceLimit> limits = {};
 };
 
 // A started program; its output goes to files in `directory`. Killed when dropped.

@@ -41,6 +41,17 @@ TEST(JsonTree, ReportsEveryDuplicateKeyWithItsPathAndKeepsTheLast) {
   EXPECT_EQ(root.find("a")->integer, 3);
 }
 
+TEST(JsonTree, GoesOnInsideAValueThatReplacesADuplicate) {
+  std::vector<Fault> faults;
+  const JsonNode root =
+      parse_json(R"({"a": {"x": 1}, "b": 2, "a": {"y": {"z": 3, "z": 4}}})", "x", faults);
+  ASSERT_EQ(faults.size(), 2U);
+  EXPECT_THAT(faults[1].message, HasSubstr("a.y.z: given twice"));
+  EXPECT_EQ(root.find("a")->find("x"), nullptr);
+  EXPECT_EQ(root.find("a")->find("y")->find("z")->integer, 4);
+  EXPECT_EQ(root.find("b")->integer, 2);
+}
+
 TEST(JsonTree, PointsAtSyntaxErrorsByLineAndColumn) {
   EXPECT_THAT(syntax_error("{\n  \"a\" 1\n}"), HasSubstr("x.json:2:7: not valid JSON"));
   EXPECT_THAT(syntax_error("{\"a\": 1"), HasSubstr("x.json:1:8: not valid JSON"));
@@ -49,6 +60,17 @@ TEST(JsonTree, PointsAtSyntaxErrorsByLineAndColumn) {
                                        "ELF\0\1",
                                        6)),
               HasSubstr("x.json:1:1:"));
+}
+
+TEST(JsonTree, RefusesNulWhereverItStands) {
+  const auto with_nul = [](const std::string& before, const std::string& after) {
+    return syntax_error(before + std::string(1, '\0') + after);
+  };
+  for (const char* after : {"", "\n{\"b\": 2}", "garbage"}) {
+    EXPECT_THAT(with_nul("{\"a\":\n 1}", after), HasSubstr("x.json:2:4: holds a NUL")) << after;
+  }
+  EXPECT_THAT(with_nul("{\"a\": \"", "\"}"), HasSubstr("x.json:1:8: holds a NUL"));
+  EXPECT_THAT(with_nul("{} // ", ""), HasSubstr("x.json:1:7: holds a NUL"));
 }
 
 TEST(JsonTree, RefusesNumbersThatAreNotFinite) {

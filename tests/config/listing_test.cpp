@@ -25,6 +25,17 @@ TEST(UnknownKey, IsLookedForInOtherSectionsToo) {
               HasSubstr("did you mean \"model.early.block\""));
 }
 
+TEST(KeysNamed, AreFoundByAllOfTheKeyOrItsLastPart) {
+  using testing::ElementsAre;
+  EXPECT_THAT(keys_named("lr"), ElementsAre("optimizer.lr"));
+  EXPECT_THAT(keys_named("optimizer.lr"), ElementsAre("optimizer.lr"));
+  EXPECT_THAT(keys_named("every"),
+              ElementsAre("validation.every", "checkpoint.every", "log.every"));
+  EXPECT_THAT(keys_named("micro-batch-size"), ElementsAre("train.micro_batch_size"));
+  EXPECT_THAT(keys_named("optimizer"), testing::IsEmpty());
+  EXPECT_THAT(keys_named(""), testing::IsEmpty());
+}
+
 TEST(UnknownKey, ThatIsNearToNothingListsWhatThereIs) {
   EXPECT_EQ(describe_unknown_key("validation", "zzz", nullptr),
             "validation.zzz: unknown key; expected one of \"every\", \"batch_size\", \"patience\", "

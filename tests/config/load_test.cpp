@@ -141,6 +141,43 @@ TEST(RunName, MustBeAbleToNameADirectory) {
   }
 }
 
+TEST(RunName, FromTheFileIsCheckedAsAGivenOne) {
+  const TemporaryDirectory dir;
+  for (const std::string& name :
+       {std::string("...json"), std::string("..json"), std::string("a\nb.json"),
+        std::string("\xff.json"), std::string(201, 'x') + ".json"}) {
+    const auto file = dir.write(name, "{}");
+    EXPECT_THAT(faults_of_file(file),
+                ElementsAre(AllOf(HasSubstr("run_name: not set"), HasSubstr("--set run_name="))))
+        << name;
+    EXPECT_EQ(load_config(file, {"run_name=good"}).config.run_name, "good");
+  }
+}
+
+TEST(ConfigFile, ThatHasManyFaultsTellsTheFirstAndHowManyThereAre) {
+  std::string keys;
+  std::string twice;
+  for (int i = 0; i < 200000; ++i) {
+    keys += (i == 0 ? "\"k" : ", \"k") + std::to_string(i) + "\": 1";
+    twice += i == 0 ? R"("dim": 64)" : R"(, "dim": 64)";
+  }
+  const std::vector<std::string> unknown = faults_of("{" + keys + R"(, "model": {)" + keys + "}}");
+  ASSERT_EQ(unknown.size(), 42U);
+  EXPECT_THAT(unknown, testing::Contains(HasSubstr("model.k0: unknown key")));
+  EXPECT_THAT(unknown, testing::Contains(HasSubstr("x.json:1: and 199,980 more unknown keys")));
+  EXPECT_THAT(unknown, testing::Contains(HasSubstr("model: and 199,980 more unknown keys")));
+
+  const std::vector<std::string> duplicates = faults_of("{\"model\": {" + twice + "}}");
+  ASSERT_EQ(duplicates.size(), 1U);  // the same line again and again
+  std::vector<std::string> sets(10000, "model={\"dim\": 64}");
+  for (int i = 0; i < 200; ++i) {
+    sets.push_back("model.layers=x" + std::to_string(i));
+  }
+  const std::vector<std::string> of_sets = faults_of("{}", sets);
+  ASSERT_EQ(of_sets.size(), 101U);
+  EXPECT_EQ(of_sets.back(), "and 100 more faults");
+}
+
 TEST(ConfigFile, ThatIsMissingOrNoObjectIsAFault) {
   EXPECT_THAT(faults_of_file("/nowhere/x.json"),
               ElementsAre(AllOf(HasSubstr("/nowhere/x.json"), HasSubstr("No such file"))));

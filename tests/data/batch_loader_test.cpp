@@ -68,9 +68,37 @@ TEST(BatchLoader, GoesOnFromAnyUpdateAsIfItHadNeverStopped) {
 }
 
 TEST(BatchLoader, CanBeDroppedWhileItsThreadWaits) {
-  const BatchLoader loader(counting_samples(),
-                           {.global_batch_size = 1, .micro_batch_size = 1, .ahead = 1});
+  const BatchLoader loader(counting_samples(), {.global_batch_size = 1, .micro_batch_size = 1});
   EXPECT_GE(loader.waited_seconds(), 0);
+}
+
+TEST(BatchLoader, HoldsFewUpdatesWhereOneIsLarge) {
+  const auto bytes = [](std::int64_t samples) {
+    return BatchLoader::held_bytes({.global_batch_size = samples, .micro_batch_size = samples},
+                                   512);
+  };
+  const auto tokens = [](std::int64_t samples) { return 2.0 * 8 * 512 * samples; };
+  EXPECT_NEAR(bytes(128), 5 * tokens(128), 1000);
+  EXPECT_NEAR(bytes(10'000'000), 2 * tokens(10'000'000), 1000);
+  // Many micro-batches take some memory of their own.
+  EXPECT_GT(BatchLoader::held_bytes({.global_batch_size = 10'000'000, .micro_batch_size = 1}, 1),
+            4 * 16.0 * 10'000'000);
+}
+
+TEST(BatchLoader, CanBeDroppedWhileAnUpdateIsMade) {
+  const BatchLoader loader(counting_samples(),
+                           {.global_batch_size = 1'000'000'000, .micro_batch_size = 1'000});
+  EXPECT_EQ(loader.waited_seconds(), 0);
+}
+
+TEST(BatchLoader, TellsWhichSettingIsTooLargeForTheMemory) {
+  BatchLoader loader(counting_samples(), {.global_batch_size = 1'000'000'000'000'000});
+  try {
+    static_cast<void>(loader.next_update());
+    FAIL() << "made";
+  } catch (const UserError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("train.global_batch_size:")) << error.what();
+  }
 }
 
 TEST(BatchLoader, RefusesAnEmptyStream) {

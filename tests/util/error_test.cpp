@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ TEST(WriteError, IsAUserErrorWithOneFault) {
   } catch (const UserError& error) {
     EXPECT_EQ(error.faults(), std::vector<std::string>{"disk full"});
   }
+}
+
+TEST(SystemReason, NamesTheLimitToRaise) {
+  EXPECT_EQ(system_reason(ENOENT), "No such file or directory");
+  EXPECT_NE(system_reason(EFBIG).find("ulimit -f"), std::string::npos);
+  EXPECT_NE(system_reason(EMFILE).find("ulimit -n"), std::string::npos);
+  EXPECT_NE(system_reason(ENOMEM).find("ulimit -v"), std::string::npos);
 }
 
 TEST(ExitStatus, HasTheNumbersThatScriptsRelyOn) {

@@ -168,20 +168,6 @@ TEST_F(File, LinksAreReplaced) {
   EXPECT_EQ(entries(), 1);
 }
 
-TEST_F(File, IsMappedWhole) {
-  write_file(path_, "mapped");
-  MappedFile file(path_);
-  EXPECT_EQ(file.text(), "mapped");
-  const MappedFile moved(std::move(file));
-  EXPECT_EQ(moved.text(), "mapped");
-}
-
-TEST_F(File, IsMappedWhenEmpty) {
-  write_file(path_, "");
-  const MappedFile file(path_);
-  EXPECT_EQ(file.size(), 0U);
-}
-
 TEST_F(File, WithoutAnEndIsRefused) {
   EXPECT_THAT(message_of<UserError>([] { (void)read_file("/dev/zero", 1 << 20); }),
               AllOf(HasSubstr("/dev/zero"), HasSubstr("more than 1.00 MiB")));

@@ -1,6 +1,7 @@
 #include "util/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <memory>
@@ -14,6 +15,21 @@ TEST(Memory, OfTheProcessIsLessThanTheMachines) {
   EXPECT_GT(resident_memory_bytes(), kMebibyte);
   EXPECT_GE(peak_memory_bytes(), resident_memory_bytes() - kMebibyte);
   EXPECT_GT(machine_memory_bytes(), resident_memory_bytes());
+}
+
+TEST(Memory, OfTheMachineIsNoMoreThanTheProcessMayTake) {
+  const std::int64_t before = machine_memory_bytes();
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    struct rlimit limit {};
+    ASSERT_EQ(::getrlimit(resource, &limit), 0);
+    const struct rlimit lower {
+      .rlim_cur = static_cast<rlim_t>(before / 2), .rlim_max = limit.rlim_max
+    };
+    ASSERT_EQ(::setrlimit(resource, &lower), 0);
+    EXPECT_EQ(machine_memory_bytes(), before / 2);
+    ASSERT_EQ(::setrlimit(resource, &limit), 0);
+  }
+  EXPECT_EQ(machine_memory_bytes(), before);
 }
 
 TEST(Memory, PeakRemembersWhatWasGivenBack) {

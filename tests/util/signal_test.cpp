@@ -2,21 +2,24 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <functional>
 #include <optional>
 
 namespace transnormer {
 namespace {
 
-// Status of a child process that installs the handlers and runs `body`; -1 where a signal killed
-// it.
+// Status of a child process that starts as the program does and runs `body`; -1 where a signal
+// killed it.
 int status_of(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
+    outlive_refused_writes();
     install_signal_handlers();
     ::_exit(body());
   }
@@ -87,6 +90,18 @@ TEST(Signals, AClosedPipeFailsToBeWrittenAndEndsNothing) {
               }
               ::close(ends[0]);
               return ::write(ends[1], "x", 1) == -1 && errno == EPIPE ? 5 : 6;
+            }),
+            5);
+}
+
+TEST(Signals, AFileBeyondTheLimitFailsToBeWrittenAndEndsNothing) {
+  EXPECT_EQ(status_of([] {
+              const struct rlimit none { .rlim_cur = 0, .rlim_max = RLIM_INFINITY };
+              FILE* const file = std::tmpfile();
+              if (file == nullptr || ::setrlimit(RLIMIT_FSIZE, &none) != 0) {
+                return 6;
+              }
+              return ::write(::fileno(file), "x", 1) == -1 && errno == EFBIG ? 5 : 6;
             }),
             5);
 }

@@ -52,5 +52,27 @@ TEST(FormatFixed, WritesWhatIsNotFinite) {
   EXPECT_EQ(format_fixed(std::numeric_limits<double>::quiet_NaN(), 2), "nan");
 }
 
+TEST(ParseInteger, TakesDecimalNumbersThatFit) {
+  EXPECT_EQ(parse_integer("0"), 0);
+  EXPECT_EQ(parse_integer("-12"), -12);
+  EXPECT_EQ(parse_integer("010"), 10);
+  EXPECT_EQ(parse_integer("9223372036854775807"), 9223372036854775807);
+  for (const char* text : {"", " 1", "1 ", "+5", "0x10", "1e3", "1.0", "1'000", "1_000", "--1", "-",
+                           "9223372036854775808", "18446744073709551616"}) {
+    EXPECT_EQ(parse_integer(text), std::nullopt) << text;
+  }
+}
+
+TEST(ParseReal, TakesFiniteDecimalNumbers) {
+  EXPECT_EQ(parse_real("0.5"), 0.5);
+  EXPECT_EQ(parse_real(".5"), 0.5);
+  EXPECT_EQ(parse_real("-1e-3"), -1e-3);
+  EXPECT_EQ(parse_real("7"), 7);
+  for (const char* text :
+       {"", " 1", "1 ", "+0.5", "nan", "inf", "-inf", "infinity", "1e999", "0x1p3", "0,5", "1e"}) {
+    EXPECT_EQ(parse_real(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace transnormer

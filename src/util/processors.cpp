@@ -1,0 +1,108 @@
+#include "util/processors.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <latch>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "util/cgroup.h"
+#include "util/error.h"
+#include "util/units.h"
+
+namespace transnormer {
+namespace {
+
+int processors_of_affinity() {
+  constexpr int kMostProcessors = 1 << 16;
+  for (int room = 1024; room <= kMostProcessors; room *= 2) {  // fails where the room is too small
+    cpu_set_t* const set = CPU_ALLOC(room);
+    const std::size_t size = CPU_ALLOC_SIZE(room);
+    const int count =
+        ::sched_getaffinity(0, size, set) == 0 ? static_cast<int>(CPU_COUNT_S(size, set)) : 0;
+    CPU_FREE(set);
+    if (count > 0) {
+      return count;
+    }
+  }
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+// OMP_NUM_THREADS may hold a list, one number a level of nesting: the first counts.
+int limit_in_environment(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  const std::string_view first =
+      text == nullptr ? "" : std::string_view(text).substr(0, std::string_view(text).find(','));
+  const std::int64_t limit = parse_integer(first).value_or(0);
+  return limit > 0 && limit < otherwise ? static_cast<int>(limit) : otherwise;
+}
+
+// Threads that take memory get a share of the address space of their own; so does this one.
+void take_memory() {
+  void* const some = std::malloc(1);
+  asm volatile("" : : "r"(some) : "memory");  // else the compiler sees that it is of no use
+  std::free(some);
+}
+
+}  // namespace
+
+int processors() {
+  int count = processors_of_affinity();
+  if (const std::optional<double> quota = cgroup_processors(); quota && *quota < count) {
+    count = static_cast<int>(*quota);
+  }
+  return std::max(count, 1);
+}
+
+int allowed_processors() {
+  return limit_in_environment("OMP_THREAD_LIMIT",
+                              limit_in_environment("OMP_NUM_THREADS", processors()));
+}
+
+int useful_threads(std::int64_t asked) {
+  const int allowed = allowed_processors();
+  return asked > 0 && asked < allowed ? static_cast<int>(asked) : allowed;
+}
+
+// OpenMP ends threads and starts new ones as the work asks, so that old and new ones are there at a
+// time.
+void require_threads(int threads) {
+  const int most = threads > 1 ? 2 * threads : 1;
+  std::latch all_there(1);
+  std::atomic<int> started = 1;
+  std::vector<std::thread> others;
+  std::string reason;
+  try {
+    others.reserve(static_cast<std::size_t>(most));
+    for (int thread = 1; thread < most; ++thread) {
+      others.emplace_back([&] {
+        take_memory();
+        ++started;
+        started.notify_one();
+        all_there.wait();
+      });
+      started.wait(thread);
+    }
+  } catch (const std::system_error& error) {
+    reason = error.code().message();
+  }
+  all_there.count_down();
+  for (std::thread& other : others) {
+    other.join();
+  }
+  if (!reason.empty()) {
+    throw UserError("train.threads: " + std::to_string(threads) + " threads need room for " +
+                    std::to_string(most) + ", the system grants " +
+                    std::to_string(others.size() + 1) + " (" + reason +
+                    "); raise its limits (ulimit -u and -v), or set train.threads or "
+                    "OMP_NUM_THREADS lower");
+  }
+}
+
+}  // namespace transnormer

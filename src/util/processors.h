@@ -1,0 +1,24 @@
+// How many threads it is of use to have.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace transnormer {
+
+// The processors that this process may use at a time: of those its affinity names, as many as the
+// control groups' quotas grant, at least 1.
+[[nodiscard]] int processors();
+
+// The same, but no more than OMP_NUM_THREADS or OMP_THREAD_LIMIT in the environment ask for.
+[[nodiscard]] int allowed_processors();
+
+// For work whose result does not depend on the number of threads: as many as asked (0: all), but no
+// more than allowed.
+[[nodiscard]] int useful_threads(std::int64_t asked);
+
+// Throws UserError where the system does not grant so many threads at a time: the libraries that
+// need them would end the process.
+void require_threads(int threads);
+
+}  // namespace transnormer
