@@ -153,16 +153,20 @@ void RunDirectory::link(std::int64_t best_step) {
   }
 }
 
-void RunDirectory::remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step) {
+void RunDirectory::remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step,
+                                          std::int64_t sound_step) {
   const std::vector<std::int64_t> steps = checkpoint_steps();
   const auto last = std::min<std::ptrdiff_t>(config.keep_last, std::ssize(steps));
   const bool has_best = std::binary_search(steps.begin(), steps.end(), best_step);
   const auto best = has_best ? std::optional(best_step) : best_checkpoint(checkpoints());
+  const auto after_sound = std::upper_bound(steps.begin(), steps.end(), sound_step);
+  const auto sound =
+      after_sound == steps.begin() ? std::nullopt : std::optional(*(after_sound - 1));
   std::vector<std::int64_t> old;
   std::copy_if(steps.begin(), steps.end() - last, std::back_inserter(old), [&](std::int64_t step) {
     const bool is_best = config.keep_best && step == best;
     const bool kept_now = config.keep_every > 0 && step % config.keep_every == 0;
-    return !is_best && !kept_now && !is_milestone(checkpoint_path(step), step);
+    return !is_best && step != sound && !kept_now && !is_milestone(checkpoint_path(step), step);
   });
   remove(old);
 }

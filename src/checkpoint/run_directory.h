@@ -53,8 +53,10 @@ class RunDirectory {
   void link(std::int64_t best_step);
   // Removes checkpoints that nothing holds: not keep_last, not keep_every (the config's or that of
   // the config in the checkpoint), and with keep_best not the best one, that of `best_step` or, if
-  // that is not there, what `best` leads to. What cannot be removed is logged and stays.
-  void remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step);
+  // that is not there, what `best` leads to; the newest one up to `sound_step` stays, too. What
+  // cannot be removed is logged and stays.
+  void remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step,
+                              std::int64_t sound_step = -1);
   // Removes checkpoints after `step`: a resume from an older one leaves the newer behind.
   void remove_checkpoints_after(std::int64_t step);
 

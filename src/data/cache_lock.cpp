@@ -18,7 +18,7 @@ bool is_unfinished(const std::string& name) {
   static const std::regex kName(
       "((train|valid|test)-[0-9a-f]{32}\\.tokens(\\.tmp)?"
       "|tokenizer-[0-9a-f]{32}\\.(txt|model)(\\.sha256)?"
-      "|index\\.json)\\.tmp\\.[0-9]+");
+      "|index\\.json)\\.tmp\\.[0-9]+(\\.[0-9]+)?");
   return std::regex_match(name, kName);
 }
 

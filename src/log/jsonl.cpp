@@ -1,5 +1,6 @@
 // metrics.jsonl: what scripts read.
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -105,7 +106,7 @@ std::int64_t cut_metrics_after(const std::filesystem::path& path, std::int64_t s
   if (!std::filesystem::exists(path)) {
     return 0;
   }
-  const std::string before = read_file(path);
+  const std::string before = read_file(path, std::numeric_limits<std::int64_t>::max());
   std::string_view rest = before;
   std::string kept;
   std::int64_t removed = 0;

@@ -5,6 +5,13 @@
 #include <utility>
 
 namespace transnormer {
+namespace {
+
+bool is_high(double loss, std::int64_t words) {
+  return loss > 3 * std::log(static_cast<double>(words));  // not-a-number is not
+}
+
+}  // namespace
 
 std::optional<LossRise> judge_loss(double loss, std::int64_t words, TrainingState& state) {
   if (!std::isfinite(loss)) {
@@ -18,7 +25,7 @@ std::optional<LossRise> judge_loss(double loss, std::int64_t words, TrainingStat
   const double before = std::exchange(state.former_window_loss, now);  // NaN compares as false
   state.window_loss_sum = 0;
   state.window_updates = 0;
-  if (now <= 3 * std::log(static_cast<double>(words))) {
+  if (!is_high(now, words)) {
     state.low_loss_step = state.step;
     return std::nullopt;
   }
@@ -26,6 +33,12 @@ std::optional<LossRise> judge_loss(double loss, std::int64_t words, TrainingStat
     return std::nullopt;
   }
   return LossRise{before, now};
+}
+
+bool is_loss_high(std::int64_t words, const TrainingState& state) {
+  return is_high(state.former_window_loss, words) ||
+         (state.window_updates > 0 &&
+          is_high(state.window_loss_sum / static_cast<double>(state.window_updates), words));
 }
 
 void restart_loss_windows(TrainingState& state) {

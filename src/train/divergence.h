@@ -25,6 +25,10 @@ struct LossRise {
 [[nodiscard]] std::optional<LossRise> judge_loss(double loss, std::int64_t words,
                                                  TrainingState& state);
 
+// Whether the updates since the last whole window, or those in it, are above that height: then the
+// newest checkpoints may be of a training that is about to diverge.
+[[nodiscard]] bool is_loss_high(std::int64_t words, const TrainingState& state);
+
 // Begins at the present step: what was before says nothing about what comes.
 void restart_loss_windows(TrainingState& state);
 

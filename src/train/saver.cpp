@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "log/console.h"
+#include "train/divergence.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -58,9 +59,12 @@ void Saver::write() {
 // The checkpoint is safe; what goes wrong here costs room, or a link.
 void Saver::tidy() {
   const CheckpointConfig& config = run_.config.checkpoint;
+  const TrainingState& state = run_.state;
+  const bool may_diverge = is_loss_high(run_.model->size().vocab_size, state);
   try {
-    run_.directory.link(config.keep_best ? run_.state.best_step : -1);
-    run_.directory.remove_old_checkpoints(config, run_.state.best_step);
+    run_.directory.link(config.keep_best ? state.best_step : -1);
+    run_.directory.remove_old_checkpoints(config, state.best_step,
+                                          may_diverge ? state.low_loss_step : -1);
   } catch (const UserError& error) {
     log::warn(error.what());
   }

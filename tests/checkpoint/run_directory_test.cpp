@@ -270,6 +270,17 @@ TEST_F(RunDirectoryTest, KeepsForGoodWhatTheConfigOfACheckpointKeeps) {
   EXPECT_THAT(run.checkpoint_steps(), ElementsAre(3, 4, 7, 8));
 }
 
+TEST_F(RunDirectoryTest, KeepsTheNewestUpToTheStepThatIsKnownToBeSound) {
+  put_steps(8);
+  RunDirectory run(path_);
+  run.remove_old_checkpoints({}, -1, 5);
+  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(5, 7, 8));
+  run.remove_old_checkpoints({}, -1, 6);
+  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(5, 7, 8));
+  run.remove_old_checkpoints({}, -1);
+  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(7, 8));
+}
+
 TEST_F(RunDirectoryTest, DropsTheBestWhereItIsNotToBeKept) {
   put_steps(4);
   RunDirectory run(path_);

@@ -108,5 +108,26 @@ TEST(Divergence, AfterARestartTwoWindowsAreNeededAgain) {
       100, [](int) { return 9 * kGuess; }, state));
 }
 
+TEST(Divergence, IsNearWhileTheLossOfTheLastUpdatesIsHigh) {
+  TrainingState state;
+  EXPECT_FALSE(is_loss_high(kWords, state));
+  EXPECT_FALSE(first_rise(
+      60, [](int) { return kGuess; }, state));
+  EXPECT_FALSE(is_loss_high(kWords, state));
+  EXPECT_FALSE(first_rise(
+      10, [](int) { return 7 * kGuess; }, state));  // of 20 half are high
+  EXPECT_TRUE(is_loss_high(kWords, state));
+  EXPECT_FALSE(first_rise(
+      30, [](int) { return 7 * kGuess; }, state));
+  EXPECT_TRUE(is_loss_high(kWords, state));
+  EXPECT_EQ(state.low_loss_step, 50);
+  EXPECT_FALSE(first_rise(
+      1, [](int) { return kGuess; }, state));
+  EXPECT_TRUE(is_loss_high(kWords, state));  // as the whole window before
+  EXPECT_FALSE(first_rise(
+      49, [](int) { return kGuess; }, state));
+  EXPECT_FALSE(is_loss_high(kWords, state));
+}
+
 }  // namespace
 }  // namespace transnormer

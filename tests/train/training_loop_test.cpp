@@ -258,12 +258,14 @@ TEST(TrainingLoop, ALossFarAboveGuessingEndsTrainingAndNamesTheCheckpointFromBef
   const SmallRun runs;
   ASSERT_EQ(runs.train("run", {"train.steps=50", "checkpoint.every=50"}), ExitStatus::done);
   const auto run = set_up(runs.request("run", {"train.steps=400", "optimizer.lr=100",
-                                               "schedule.name=constant", "checkpoint.every=20"}));
+                                               "schedule.name=constant", "checkpoint.every=5"}));
   Recorded recorded;
   EXPECT_THAT(
       divergence_of(*run, recorded),
       testing::AllOf(HasSubstr("the mean loss of 50 updates is"), HasSubstr("step-00000050; ")));
   EXPECT_THAT(recorded.names(), Contains("diverged"));
+  EXPECT_TRUE(runs.has_checkpoint("run", 50));
+  EXPECT_GT(run->directory.checkpoint_steps().size(), 2U);  // later ones were saved beside it
 }
 
 // A hook stands for whatever an update reads that can no longer be read.

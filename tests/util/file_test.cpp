@@ -57,7 +57,6 @@ TEST_F(File, IsReadInFullBeyondOneBuffer) {
 TEST_F(File, NamesPathAndReasonWhereItCannotBeRead) {
   const auto expected = AllOf(HasSubstr(path_.string()), HasSubstr("No such file or directory"));
   EXPECT_THAT(message_of<UserError>([&] { (void)read_file(path_); }), expected);
-  EXPECT_THAT(message_of<UserError>([&] { const MappedFile file(path_); }), expected);
   EXPECT_THAT(message_of<UserError>([&] { (void)read_file(directory_.path()); }),
               HasSubstr("Is a directory"));
 }
