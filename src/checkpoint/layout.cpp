@@ -39,13 +39,6 @@ std::optional<std::int64_t> best_step_in(const fs::path& checkpoint) {
   }
 }
 
-// The step that a link leads to.
-std::optional<std::int64_t> linked_step(const fs::path& link) {
-  std::error_code error;
-  const fs::path target = fs::read_symlink(link, error);
-  return error ? std::nullopt : checkpoint_step(target.filename().string());
-}
-
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) {
@@ -127,6 +120,12 @@ std::vector<std::int64_t> whole_checkpoints(const fs::path& checkpoints) {
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+std::optional<std::int64_t> linked_step(const fs::path& link) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(link, error);
+  return error ? std::nullopt : checkpoint_step(target.filename().string());
 }
 
 std::optional<std::int64_t> best_checkpoint(const fs::path& checkpoints) {

@@ -47,6 +47,9 @@ inline constexpr std::array kTokenizerFiles{"tokenizer.txt", "tokenizer.model"};
 // Steps of the whole checkpoints in `checkpoints`, ascending; none where it does not exist.
 [[nodiscard]] std::vector<std::int64_t> whole_checkpoints(const std::filesystem::path& checkpoints);
 
+// The step that a link (`latest`, `best`) names, if it is there and names one.
+[[nodiscard]] std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
+
 // The whole checkpoint with the best validation loss, as the newest one's state tells it; where
 // that one is no longer there, the one that the link `best` leads to. Nothing where neither is.
 [[nodiscard]] std::optional<std::int64_t> best_checkpoint(const std::filesystem::path& checkpoints);

@@ -57,12 +57,6 @@ struct Verdict {
   std::string unreadable = {};
 };
 
-std::string digest_of(const InputFile& file) {
-  Sha256 hash;
-  file.for_each_piece(0, [&hash](std::string_view piece) { hash.update(piece); });
-  return hash.hex();
-}
-
 Verdict verify(const fs::path& path, const ManifestFile& expected) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -79,7 +73,7 @@ Verdict verify(const fs::path& path, const ManifestFile& expected) {
       return {.damage = path.string() + ": damaged: " + std::to_string(file.size()) +
                         " bytes long, the manifest says " + std::to_string(expected.size)};
     }
-    if (digest_of(file) != expected.sha256) {
+    if (sha256(file) != expected.sha256) {
       return {.damage = path.string() + ": damaged: its SHA-256 is not the manifest's"};
     }
     return {.sound = file};

@@ -48,6 +48,16 @@ std::set<std::string> files_of(const fs::path& checkpoint) {
   return names;
 }
 
+bool is_newer(const fs::path& checkpoint) {
+  try {
+    (void)read_manifest(checkpoint);
+  } catch (const NewerFormatError&) {
+    return true;
+  } catch (const UserError&) {  // damaged, perhaps; old all the same
+  }
+  return false;
+}
+
 // "NAME" of "NAME.tmp.17" or "NAME.tmp.17.2", what a writer that was killed leaves; else all.
 std::string_view without_mark(std::string_view name) {
   constexpr std::string_view kMark = ".tmp.";
@@ -124,6 +134,9 @@ bool remove_checkpoint_files(const fs::path& directory, const fs::path& heir) {
 void remove_checkpoint(const fs::path& checkpoints, std::int64_t step) {
   const fs::path name = checkpoints / checkpoint_name(step);
   const fs::path temporary = checkpoints / temporary_name(step);
+  if (is_newer(name)) {
+    throw WriteError(name.string() + ": is not removed: a newer transnormer wrote it");
+  }
   if (!rename_directory(name, temporary)) {
     fail(name);
   }

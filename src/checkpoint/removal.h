@@ -10,18 +10,19 @@ namespace transnormer {
 // Removes from a directory the files that its manifest lists, those that every checkpoint has, and
 // what a killed writer left of them; then the directory itself. What others put there stays, and
 // then the directory does; where `heir` is given, a directory that is to go on under the same name,
-// it moves there. Returns whether the directory is gone. Throws WriteError.
+// it moves there. Returns whether the directory is gone. Throws WriteError, UserError where the
+// directory cannot be read.
 bool remove_checkpoint_files(const std::filesystem::path& directory,
                              const std::filesystem::path& heir = {});
 
 // Removes a checkpoint, in one step as far as others can see. A link to one goes as a link. Throws
-// WriteError where it cannot be, and where it held what is not the program's: that stays under the
-// checkpoint's name.
+// WriteError where it cannot be, where a newer program wrote it, and where it held what is not the
+// program's: that stays under the checkpoint's name.
 void remove_checkpoint(const std::filesystem::path& checkpoints, std::int64_t step);
 
 // Puts right what a killed save or removal left: temporary directories and links of ours go, a
 // checkpoint that was to be replaced gets its name back where nothing took its place. Throws
-// WriteError.
+// WriteError, UserError where the directory cannot be read.
 void clean_checkpoints(const std::filesystem::path& checkpoints);
 
 }  // namespace transnormer

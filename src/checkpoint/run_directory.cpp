@@ -48,8 +48,8 @@ FileLock lock_run(const fs::path& path, NewEntries& new_entries) {
   return *std::move(lock);
 }
 
-// Whether the config that a checkpoint was saved with keeps it for good. One that cannot be read
-// may.
+// Whether the config that a checkpoint was saved with keeps it for good, or may: where it cannot be
+// read, or is that of a newer format.
 bool is_milestone(const fs::path& checkpoint, std::int64_t step) {
   try {
     const auto config = nlohmann::json::parse(read_file(checkpoint / kConfigFile));
@@ -64,7 +64,12 @@ bool is_milestone(const fs::path& checkpoint, std::int64_t step) {
 
 RunDirectory::RunDirectory(const fs::path& path)
     : path_(resolve_path(path)), lock_(lock_run(path_, new_entries_)) {
-  clean_checkpoints(checkpoints());
+  try {
+    clean_checkpoints(checkpoints());
+  } catch (...) {  // no destructor runs after this
+    new_entries_.remove();
+    throw;
+  }
 }
 
 RunDirectory::~RunDirectory() {
@@ -121,6 +126,7 @@ bool RunDirectory::holds_a_run() const {
 }
 
 void RunDirectory::set_aside(const std::vector<std::int64_t>& damaged) {
+  require_ours();
   for (const std::int64_t step : damaged) {
     fs::path aside = checkpoints() / damaged_name(step);
     for (int number = 1; has_entry(aside); ++number) {
@@ -133,18 +139,23 @@ void RunDirectory::set_aside(const std::vector<std::int64_t>& damaged) {
   }
 }
 
-void RunDirectory::link(std::int64_t best_step) {
+void RunDirectory::link(const CheckpointConfig& config, std::int64_t best_step) {
+  require_ours();
   const std::vector<std::int64_t> steps = checkpoint_steps();
+  if (!steps.empty()) {
+    set_link(kLatestLink, steps.back());
+  }
   const fs::path best = checkpoints() / kBestLink;
+  if (config.keep_best && std::binary_search(steps.begin(), steps.end(), best_step)) {
+    set_link(kBestLink, best_step);
+  } else if (is_link(best) && (!config.keep_best || !is_whole_checkpoint(best))) {
+    ::unlink(best.c_str());
+  }
+}
+
+void RunDirectory::set_link(const char* name, std::int64_t step) {
   try {
-    if (!steps.empty()) {
-      replace_symlink(checkpoint_name(steps.back()), checkpoints() / kLatestLink);
-    }
-    if (std::binary_search(steps.begin(), steps.end(), best_step)) {
-      replace_symlink(checkpoint_name(best_step), best);
-    } else if (is_link(best) && (best_step < 0 || !is_whole_checkpoint(best))) {
-      ::unlink(best.c_str());
-    }
+    replace_symlink(checkpoint_name(step), checkpoints() / name);
   } catch (const WriteError& error) {
     if (!std::exchange(links_failed_, true)) {
       log::warn(std::string(error.what()) +
@@ -158,7 +169,7 @@ void RunDirectory::remove_old_checkpoints(const CheckpointConfig& config, std::i
   const std::vector<std::int64_t> steps = checkpoint_steps();
   const auto last = std::min<std::ptrdiff_t>(config.keep_last, std::ssize(steps));
   const bool has_best = std::binary_search(steps.begin(), steps.end(), best_step);
-  const auto best = has_best ? std::optional(best_step) : best_checkpoint(checkpoints());
+  const auto best = has_best ? std::optional(best_step) : linked_step(checkpoints() / kBestLink);
   const auto after_sound = std::upper_bound(steps.begin(), steps.end(), sound_step);
   const auto sound =
       after_sound == steps.begin() ? std::nullopt : std::optional(*(after_sound - 1));
@@ -178,6 +189,7 @@ void RunDirectory::remove_checkpoints_after(std::int64_t step) {
 }
 
 void RunDirectory::remove(const std::vector<std::int64_t>& steps) {
+  require_ours();
   for (const std::int64_t step : steps) {
     try {
       remove_checkpoint(checkpoints(), step);

@@ -32,7 +32,7 @@ class RunDirectory {
   [[nodiscard]] std::vector<std::string> warnings() const;
 
   // Whether this directory is still the one that was locked: not removed, moved or replaced, nor
-  // its lock. Nothing may be written where it is not.
+  // its lock. Nothing is removed or written where it is not: what changes checkpoints asks first.
   [[nodiscard]] bool is_ours() const;
   void require_ours() const;  // throws WriteError
 
@@ -48,12 +48,12 @@ class RunDirectory {
   void set_aside(const std::vector<std::int64_t>& damaged);
 
   // Points `latest` to the newest checkpoint, and `best` to that of `best_step`, where it is there;
-  // -1 takes the link away. A convenience for people: what cannot be linked is told once, and what
-  // is no link stays as it is.
-  void link(std::int64_t best_step);
+  // where none is kept (keep_best), or where it led is gone, `best` goes. A convenience for people:
+  // what cannot be linked is told once, and what is no link stays as it is.
+  void link(const CheckpointConfig& config, std::int64_t best_step);
   // Removes checkpoints that nothing holds: not keep_last, not keep_every (the config's or that of
   // the config in the checkpoint), and with keep_best not the best one, that of `best_step` or, if
-  // that is not there, what `best` leads to; the newest one up to `sound_step` stays, too. What
+  // there is none (yet), what `best` leads to; the newest one up to `sound_step` stays, too. What
   // cannot be removed is logged and stays.
   void remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step,
                               std::int64_t sound_step = -1);
@@ -62,6 +62,7 @@ class RunDirectory {
 
  private:
   [[nodiscard]] std::filesystem::path checkpoints() const;
+  void set_link(const char* name, std::int64_t step);
   void remove(const std::vector<std::int64_t>& steps);
 
   std::filesystem::path path_;

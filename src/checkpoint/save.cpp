@@ -124,7 +124,10 @@ void take_name(TemporaryCheckpoint& temporary, const fs::path& target, const fs:
     errno = why;
     fail_to_name(target);
   }
-  remove_checkpoint_files(aside, target);
+  try {
+    remove_checkpoint_files(aside, target);
+  } catch (const UserError&) {  // the checkpoint has its name; the rest goes when the run is opened
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "checkpoint/manifest.h"
+#include "optim/loss_scaler.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -30,8 +31,9 @@ class StateCheck {
     }
   }
   void scale(const char* key, double value) const {
-    if (!(value > 0) || std::isinf(value)) {
-      fail(key, format_fixed(value, 3), "a finite number above 0");
+    if (!(value >= 1) || value > LossScaler::kMaximum) {
+      fail(key, format_fixed(value, 3),
+           "a number from 1 to " + format_fixed(LossScaler::kMaximum, 0));
     }
   }
 
@@ -53,7 +55,7 @@ void check_state(const TrainingState& state, const std::string& name) {
   check.count("tokens", state.tokens, 0, kMostTokens);
   check.count("optimizer_updates", state.optimizer_updates, 0, state.step);
   check.scale("loss_scale", state.loss_scale);
-  check.count("scale_growth_count", state.scale_growth_count, 0, kMostSteps);
+  check.count("scale_growth_count", state.scale_growth_count, 0, LossScaler::kGrowthInterval - 1);
   check.count("skipped_updates", state.skipped_updates, 0, state.step);
   check.count("consecutive_skips", state.consecutive_skips, 0, state.step);
   check.count("validated_step", state.validated_step, -1, state.step);
@@ -65,8 +67,14 @@ void check_state(const TrainingState& state, const std::string& name) {
   check.amount("elapsed_s", state.elapsed_s);
   check.amount("loss_sum", state.loss_sum);
   check.count("loss_tokens", state.loss_tokens, 0, state.tokens);
+  constexpr std::int64_t kLongestWindow = 1'000'000;
+  check.count("window_updates", state.window_updates, 0, kLongestWindow);
+  check.amount("window_loss_sum", state.window_loss_sum);
+  check.count("low_loss_step", state.low_loss_step, 0, state.step);
   for (const auto& [group, moments] : state.gradient_moments) {
     check.count(("gradient_moments." + group + ".count").c_str(), moments.count, 0, state.step);
+    check.amount(("gradient_moments." + group + ".mean").c_str(), moments.mean);
+    check.amount(("gradient_moments." + group + ".m2").c_str(), moments.m2);
   }
   check.count("threads", state.threads, 0, kMostSteps);
 }

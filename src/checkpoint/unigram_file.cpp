@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "util/error.h"
+#include "checkpoint/manifest.h"
 
 namespace transnormer {
 namespace {
@@ -39,7 +39,7 @@ std::string unigram_to_bytes(const std::vector<std::int64_t>& counts) {
 
 std::vector<std::int64_t> unigram_from_bytes(std::string_view bytes, const std::string& name) {
   if (bytes.size() < kHeaderBytes || !bytes.starts_with(kMagic)) {
-    throw UserError(name + ": not a file of token counts");
+    throw DamagedCheckpointError(name + ": not a file of token counts");
   }
   const std::int64_t version = read_at(bytes, 8);
   if (version != kVersion) {
@@ -49,8 +49,8 @@ std::vector<std::int64_t> unigram_from_bytes(std::string_view bytes, const std::
   const auto count = static_cast<std::uint64_t>(read_at(bytes, 16));
   const std::size_t payload = bytes.size() - kHeaderBytes;
   if (payload % sizeof(std::int64_t) != 0 || count != payload / sizeof(std::int64_t)) {
-    throw UserError(name + ": damaged: " + std::to_string(count) + " counts announced in " +
-                    std::to_string(payload) + " bytes");
+    throw DamagedCheckpointError(name + ": damaged: " + std::to_string(count) +
+                                 " counts announced in " + std::to_string(payload) + " bytes");
   }
   std::vector<std::int64_t> counts(count);
   if (count > 0) {
@@ -58,7 +58,7 @@ std::vector<std::int64_t> unigram_from_bytes(std::string_view bytes, const std::
   }
   constexpr std::int64_t kMost = std::int64_t{1} << 60;
   if (std::ranges::any_of(counts, [](std::int64_t n) { return n < 0 || n > kMost; })) {
-    throw UserError(name + ": damaged: it holds a number that is no count");
+    throw DamagedCheckpointError(name + ": damaged: it holds a number that is no count");
   }
   return counts;
 }

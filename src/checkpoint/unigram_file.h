@@ -11,8 +11,8 @@ namespace transnormer {
 
 [[nodiscard]] std::string unigram_to_bytes(const std::vector<std::int64_t>& counts);
 
-// `name` stands in messages. Throws UserError for another file or version, one cut short, or counts
-// that are none.
+// `name` stands in messages. Throws DamagedCheckpointError for another file, one cut short, or
+// counts that are none, UserError for another version.
 [[nodiscard]] std::vector<std::int64_t> unigram_from_bytes(std::string_view bytes,
                                                            const std::string& name);
 

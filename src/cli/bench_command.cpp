@@ -196,8 +196,7 @@ ExitStatus run_bench_command(const BenchRequest& request) {
   const BenchPlan plan = make_plan(request);
   std::optional<FileWriter> csv;
   if (!request.csv.empty()) {
-    require_replaceable("--csv", request.csv, "a table of bench",
-                        [](std::string_view content) { return content.starts_with("attention,"); });
+    require_replaceable("--csv", request.csv, "a table of bench", "attention,");
     csv.emplace(request.csv);
   }
   const auto measure_peak = [&] {

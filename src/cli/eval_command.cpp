@@ -196,8 +196,7 @@ std::int64_t windows_a_pass(const Config& config, std::int64_t window, at::Devic
 
 ExitStatus run_eval(const EvalOptions& options) {
   install_signal_handlers();
-  require_replaceable("--per-token", options.per_token, "losses of tokens",
-                      [](std::string_view content) { return content.starts_with("{\"index\":"); });
+  require_replaceable("--per-token", options.per_token, "losses of tokens", "{\"index\":");
   const at::Device device = ops::select_device(options.device.value_or(DeviceChoice::automatic));
   const Checkpoint checkpoint = Checkpoint::open(options.checkpoint);
   const EvalPlan plan = make_plan(options, checkpoint);

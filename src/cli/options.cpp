@@ -51,17 +51,29 @@ CLI::Option* add_path(CLI::App& command, const std::string& option, std::string&
 
 void require_replaceable(const std::string& option, const std::string& path,
                          const std::string& kind,
-                         const std::function<bool(std::string_view content)>& is_of_kind) {
+                         const std::function<bool(const InputFile& file)>& is_of_kind) {
   std::error_code none;
   const bool is_stream = path.starts_with("/dev/") || path.starts_with("/proc/");
   if (is_stream || !std::filesystem::is_regular_file(path, none)) {
     return;
   }
-  const std::string content = read_file(path);
-  if (!content.empty() && !is_of_kind(content)) {
+  const InputFile file(path);
+  if (file.size() > 0 && !is_of_kind(file)) {
     throw UserError(option + ": " + path + " exists and is not " + kind +
                     ", so it is not replaced; name another file or remove it");
   }
+}
+
+void require_replaceable(const std::string& option, const std::string& path,
+                         const std::string& kind, std::string_view beginning) {
+  require_replaceable(option, path, kind, [beginning](const InputFile& file) {
+    std::string head(beginning.size(), ' ');
+    if (file.size() < std::ssize(head)) {
+      return false;
+    }
+    file.read_at(0, head.data(), head.size());
+    return head == beginning;
+  });
 }
 
 std::int64_t read_integer(const std::string& option, const std::string& text,

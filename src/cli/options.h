@@ -16,6 +16,7 @@
 #include "config/load.h"
 #include "config/names.h"
 #include "util/error.h"
+#include "util/input_file.h"
 
 namespace transnormer::cli {
 
@@ -38,10 +39,14 @@ CLI::Option* add_path(CLI::App& command, const std::string& option, std::string&
 
 // An answer takes the place of an existing file only where that, by its content, is an answer of
 // the same kind: never a model, a text or a config that was named by mistake. Throws UserError.
-// `kind` is what the file should be ("a table of bench").
+// `kind` is what the file should be ("a table of bench"); `is_of_kind` judges one that is not
+// empty.
 void require_replaceable(const std::string& option, const std::string& path,
                          const std::string& kind,
-                         const std::function<bool(std::string_view content)>& is_of_kind);
+                         const std::function<bool(const InputFile& file)>& is_of_kind);
+// For answers that are told by how they begin.
+void require_replaceable(const std::string& option, const std::string& path,
+                         const std::string& kind, std::string_view beginning);
 
 // A number from the command line: decimal and in range. Throws UserError.
 [[nodiscard]] std::int64_t read_integer(const std::string& option, const std::string& text,

@@ -19,10 +19,6 @@
 namespace transnormer::cli {
 namespace {
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // LibTorch has a type for the GPU's memory only.
 bool is_out_of_memory(const c10::Error& error) {
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||

@@ -27,10 +27,9 @@ struct TrainRequest {
   std::vector<std::string> sets;
 };
 
-bool is_tokenizer(std::string_view content) {
+bool is_tokenizer(const InputFile& file) {
   try {
-    (void)parse_tokenizer(std::string(content), "");
-    return true;
+    return file.size() <= kLargestWholeFile && parse_tokenizer(file.text(), "") != nullptr;
   } catch (const UserError&) {
     return false;
   }

@@ -35,6 +35,16 @@ void take_name_from(const std::filesystem::path& run_dir, Config& config) {
   }
 }
 
+// The config in a run directory means that directory, wherever it was copied or moved to.
+std::optional<std::filesystem::path> run_of(const std::filesystem::path& config) {
+  const std::filesystem::path directory = config.has_parent_path() ? config.parent_path() : ".";
+  std::error_code none;
+  const bool is_run = config.filename() == "config.json" &&
+                      std::filesystem::is_directory(directory / "checkpoints", none) &&
+                      std::filesystem::exists(directory / "metrics.jsonl", none);
+  return is_run ? std::optional(directory) : std::nullopt;
+}
+
 TrainRequest make_request(const TrainOptions& options) {
   TrainRequest request{.loaded = load_config(options.config, options.sets)};
   Config& config = request.loaded.config;
@@ -52,8 +62,10 @@ TrainRequest make_request(const TrainOptions& options) {
         "run_name: a config from a pipe gives the run no name; set it "
         "(--set run_name=NAME), or say --run-dir");
   }
-  request.run_dir = options.run_dir.empty() ? std::filesystem::path("runs") / config.run_name
-                                            : std::filesystem::path(options.run_dir);
+  request.run_dir =
+      options.run_dir.empty()
+          ? run_of(options.config).value_or(std::filesystem::path("runs") / config.run_name)
+          : std::filesystem::path(options.run_dir);
   take_name_from(request.run_dir, config);
   if (options.resume == "auto") {
     request.resume = ResumeMode::automatic;
@@ -75,7 +87,8 @@ void add_train(CLI::App& app, Run& run) {
   add_path(*command, "CONFIG", options->config, "The run's config")->required();
   add_sets(*command, options->sets);
   add_path(*command, "--run-dir", options->run_dir,
-           "Where the run lives (runs/NAME unless told, NAME being run_name)");
+           "Where the run lives (runs/NAME unless told, NAME being run_name; for the "
+           "config.json of a run, where that lies)");
   add_path(*command, "--resume", options->resume,
            "auto: go on from the run directory's newest checkpoint, if any; never: refuse "
            "a directory that holds a run; or a checkpoint to go on from")

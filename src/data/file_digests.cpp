@@ -15,12 +15,6 @@ namespace {
 
 constexpr int kIndexVersion = 1;
 
-std::string compute(const InputFile& file, std::int64_t offset) {
-  Sha256 hash;
-  file.for_each_piece(offset, [&hash](std::string_view piece) { hash.update(piece); });
-  return hash.hex();
-}
-
 // A file written a moment ago may be written again within the same tick of the file system's
 // clock; only older ones are worth remembering.
 bool is_settled(const FileIdentity& identity) {
@@ -41,6 +35,7 @@ FileDigests::FileDigests(const std::filesystem::path& cache_dir)
     log::warn(index_.string() + ": is no index of text digests and stays as it is (" +
               error.what() + "); remove it, or texts are read once more at every start");
     entries_.clear();
+    is_ours_ = false;
   }
 }
 
@@ -49,7 +44,10 @@ void FileDigests::read_index() {
     return;
   }
   const std::string bytes = read_file(index_);
-  is_ours_ = bytes.empty();
+  if (bytes.empty()) {
+    return;
+  }
+  is_ours_ = false;
   const auto json = nlohmann::json::parse(bytes);
   if (json.at("version") != kIndexVersion) {
     return;
@@ -73,7 +71,7 @@ std::string FileDigests::digest(const InputFile& file, std::int64_t offset) {
       known->second.offset == offset) {
     return known->second.digest;
   }
-  std::string digest = compute(file, offset);
+  std::string digest = sha256(file, offset);
   if (identify(file) == identity && is_settled(identity)) {
     entries_[name] = {identity, offset, digest};
     changed_ = true;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/text_reader.h"
+#include "util/parallel.h"
 
 namespace transnormer {
 
@@ -52,17 +53,10 @@ void for_each_chunk(TextReader& reader, int threads, const Work& work, const Con
     }
   };
 
-  std::vector<std::thread> others;
-  others.reserve(static_cast<std::size_t>(threads));
-  try {
-    for (int thread = 1; thread < threads; ++thread) {
-      others.emplace_back(run, thread);
-    }
-  } catch (const std::system_error&) {  // a limit on threads: those that started do the work
-  }
-  run(0);
-  for (std::thread& other : others) {
-    other.join();
+  {
+    const auto others = start_threads(static_cast<std::size_t>(threads - 1),
+                                      [&run](std::size_t i) { run(static_cast<int>(i) + 1); });
+    run(0);
   }
   if (failure) {
     std::rethrow_exception(failure);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "util/error.h"
+#include "util/file.h"
 
 namespace transnormer::log {
 
@@ -39,13 +40,6 @@ bool AppendFile::open() {
   return true;
 }
 
-bool AppendFile::is_at_path() const {
-  struct stat held {};
-  struct stat named {};
-  return ::fstat(descriptor_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
-         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
-}
-
 bool AppendFile::cut_torn_record() {
   if (torn_from_ >= 0 && ::ftruncate(descriptor_, torn_from_) != 0) {
     return false;
@@ -55,9 +49,12 @@ bool AppendFile::cut_torn_record() {
 }
 
 std::string AppendFile::write(std::string_view record) {
-  if (!is_at_path()) {
-    if (options_.still_ours && !options_.still_ours()) {
-      return "its directory is no longer that of this run";
+  if (options_.still_ours && !options_.still_ours()) {
+    return "its directory is no longer that of this run";
+  }
+  if (!is_open_at(descriptor_, path_)) {
+    if (options_.make_place) {
+      options_.make_place();
     }
     if (!open()) {
       return system_reason(errno);

@@ -16,8 +16,9 @@ namespace transnormer::log {
 struct AppendFileOptions {
   // Told of a failure to write, once until a record is written again.
   std::function<void(const std::string&)> report = error;
-  StillOurs still_ours = {};
-  std::string header = {};  // begins a file that is empty
+  StillOurs still_ours = {};              // asked before each record
+  std::function<void()> make_place = {};  // before a file that is gone is made again
+  std::string header = {};                // begins a file that is empty
 };
 
 class AppendFile {
@@ -39,7 +40,6 @@ class AppendFile {
  private:
   // Why the record could not be written; empty where it was.
   [[nodiscard]] std::string write(std::string_view record);
-  [[nodiscard]] bool is_at_path() const;
   [[nodiscard]] bool open();
   // Cuts the file back to where its last whole record ends.
   [[nodiscard]] bool cut_torn_record();

@@ -75,8 +75,8 @@ class EventSink {
 [[nodiscard]] std::unique_ptr<EventSink> make_jsonl_sink(const std::filesystem::path& path,
                                                          StillOurs still_ours = {});
 
-// Removes the lines of steps after `step` (train and valid lines, and events), and a torn last
-// line. Returns how many were removed.
+// Removes the lines of steps after `step` (train and valid lines, and events), and what is torn or
+// no JSON object. Returns how many were removed.
 std::int64_t cut_metrics_after(const std::filesystem::path& path, std::int64_t step);
 
 // A new TensorBoard event file in `directory`. `first_step`: the updates made before this session;

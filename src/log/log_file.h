@@ -14,8 +14,8 @@ struct LostRecords {
   bool still_fails = false;  // the last record was one of them
 };
 
-// Whether the directory that a file was opened in is still that of this run, so that a file which
-// is gone from it may be made again. Where there is no such function, it is.
+// Whether the directory that a file was opened in is still that of this run, so that records may go
+// there. Where there is no such function, it is.
 using StillOurs = std::function<bool()>;
 
 }  // namespace transnormer::log

@@ -49,26 +49,18 @@ std::filesystem::path new_event_file(const std::filesystem::path& directory) {
                       host.data() + "." + std::to_string(::getpid()));
 }
 
-// Where the run's directory is still ours, that of the event files, which may have been removed for
-// itself, is made again.
-StillOurs with_directory(const std::filesystem::path& directory, StillOurs still_ours) {
-  return [directory, still_ours = std::move(still_ours)] {
-    if (still_ours && !still_ours()) {
-      return false;
-    }
-    std::error_code ignored;
-    std::filesystem::create_directory(directory, ignored);  // its parent is never made
-    return true;
-  };
-}
-
 class TensorboardSink : public EventSink {
  public:
   TensorboardSink(const std::filesystem::path& directory, std::int64_t first_step,
                   StillOurs still_ours)
-      : file_(new_event_file(directory),
-              {.still_ours = with_directory(directory, std::move(still_ours)),
-               .header = tfrecord(version_event(wall_time()))}) {
+      : file_(new_event_file(directory), {.still_ours = std::move(still_ours),
+                                          .make_place =
+                                              [directory] {  // its parent is never made
+                                                std::error_code ignored;
+                                                std::filesystem::create_directory(directory,
+                                                                                  ignored);
+                                              },
+                                          .header = tfrecord(version_event(wall_time()))}) {
     file_.append(tfrecord(session_start_event(wall_time(), first_step + 1)));
   }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -92,8 +93,8 @@ std::size_t place_to_cut(std::string_view line) {
   return place;
 }
 
-// Sends all the lines to the worker. Returns their characters, in all.
-std::int64_t send_lines(const NextLine& next_line, ChildProcess& worker) {
+// Sends all the lines to the worker. Returns their characters, in all; nothing where it has ended.
+std::optional<std::int64_t> send_lines(const NextLine& next_line, ChildProcess& worker) {
   constexpr std::size_t kPiece = std::size_t{1} << 16;
   std::int64_t characters = 0;
   std::int64_t cut_lines = 0;
@@ -110,11 +111,15 @@ std::int64_t send_lines(const NextLine& next_line, ChildProcess& worker) {
     }
     piece.append(rest).append("\n");
     if (piece.size() >= kPiece) {
-      worker.send(piece);
+      if (!worker.send(piece)) {
+        return std::nullopt;
+      }
       piece.clear();
     }
   }
-  worker.send(piece);
+  if (!worker.send(piece)) {
+    return std::nullopt;
+  }
   if (cut_lines > 0) {
     log::warn("tokenizer: " + format_count(cut_lines) + (cut_lines == 1 ? " line" : " lines") +
               " of the training text longer than " + format_count(kLongestTrainingLine) +
@@ -138,12 +143,12 @@ void check_size(std::int64_t characters, const TokenizerConfig& config) {
   }
 }
 
-// More than the machine has would take the memory of others.
+// More than the machine has would take the memory of others. Counts what can be written to.
 void limit_memory() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0) {
+  if (::getrlimit(RLIMIT_DATA, &limit) == 0) {
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(machine_memory_bytes()));
-    (void)::setrlimit(RLIMIT_AS, &limit);
+    (void)::setrlimit(RLIMIT_DATA, &limit);
   }
 }
 
@@ -157,7 +162,9 @@ std::string train_sentencepiece(const NextLine& next_line, const TokenizerConfig
   ChildProcess worker({std::string(kWorker),
                        config.model_type == SentencePieceModel::bpe ? "bpe" : "unigram",
                        std::to_string(config.vocab_size), config.byte_fallback ? "true" : "false"});
-  check_size(send_lines(next_line, worker), config);
+  if (const auto characters = send_lines(next_line, worker)) {
+    check_size(*characters, config);
+  }
   const std::string answer = worker.receive();
   const std::string ending = worker.ending();
   if (!ending.empty() || answer.empty()) {

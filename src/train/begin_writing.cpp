@@ -95,7 +95,7 @@ std::int64_t cut_back(TrainingRun& run) {
   if (run.resumed) {
     run.directory.set_aside(run.damaged);
     run.directory.remove_checkpoints_after(run.state.step);
-    run.directory.link(run.config.checkpoint.keep_best ? run.state.best_step : -1);
+    run.directory.link(run.config.checkpoint, run.state.best_step);
   }
   return log::cut_metrics_after(run.directory.path() / kMetricsFile, keep);
 }
@@ -117,6 +117,7 @@ Events begin_writing(TrainingRun& run) {
   const fs::path& directory = run.directory.path();
   require_space(run);
   require_no_stranger(directory);
+  run.directory.require_ours();  // text may have been prepared for hours
   run.directory.keep();
   write_file_atomically(directory / kConfigFile, config_to_json(run.config));
   const log::StillOurs still_ours = [&run] { return run.directory.is_ours(); };

@@ -12,6 +12,7 @@
 #include "train/ending.h"
 #include "train/soundness.h"
 #include "util/error.h"
+#include "util/file.h"
 #include "util/units.h"
 #include "util/version.h"
 
@@ -71,16 +72,14 @@ StartingPoint newest_sound(const RunDirectory& directory) {
   return start;
 }
 
-bool is_inside(const fs::path& path, const fs::path& directory) {
-  const fs::path inner = fs::weakly_canonical(path);
-  const fs::path outer = fs::weakly_canonical(directory);
-  const auto [end, unused] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
-  return end == outer.end();
+fs::path absolute_place(const fs::path& path) {
+  return resolve_path(fs::absolute(path));
 }
 
 StartingPoint named(const fs::path& path, const RunDirectory& directory) {
   StartingPoint start{.checkpoint = Checkpoint::open(path)};
-  const bool is_fork = !is_inside(start.checkpoint->path(), directory.path());
+  const bool is_fork =
+      !is_below(absolute_place(start.checkpoint->path()), absolute_place(directory.path()));
   start.way_to_start_anew =
       is_fork ? "leave --resume out" : "leave --resume out and choose another --run-dir";
   start.way_to_go_on = "the same command without --resume";
@@ -198,8 +197,8 @@ std::optional<std::string> jump_of_rate(const Config& saved, const Config& confi
   const auto rate = [&](const Config& of) {
     return learning_rate(of.schedule, of.optimizer.lr, step, total_steps(of.train, samples));
   };
-  const double before = rate(saved);
-  const double after = rate(config);
+  const std::string before = format_significant(rate(saved));
+  const std::string after = format_significant(rate(config));
   if (before == after) {
     return std::nullopt;
   }
@@ -209,9 +208,8 @@ std::optional<std::string> jump_of_rate(const Config& saved, const Config& confi
       causes += (causes.empty() ? "" : ", ") + change.key;
     }
   }
-  return "the learning rate jumps at step " + format_count(step) + ": " +
-         format_significant(before) + " when it was saved, " + format_significant(after) +
-         " now (changed: " + causes + ")";
+  return "the learning rate jumps at step " + format_count(step) + ": " + before +
+         " when it was saved, " + after + " now (changed: " + causes + ")";
 }
 
 bool learns_otherwise(const Config& saved, const Config& config) {

@@ -10,14 +10,6 @@
 #include "util/units.h"
 
 namespace transnormer {
-namespace {
-
-// What LibTorch throws goes on with where it was thrown.
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
-}  // namespace
 
 bool Saver::save() {
   TrainingState& state = run_.state;
@@ -62,7 +54,7 @@ void Saver::tidy() {
   const TrainingState& state = run_.state;
   const bool may_diverge = is_loss_high(run_.model->size().vocab_size, state);
   try {
-    run_.directory.link(config.keep_best ? state.best_step : -1);
+    run_.directory.link(config, state.best_step);
     run_.directory.remove_old_checkpoints(config, state.best_step,
                                           may_diverge ? state.low_loss_step : -1);
   } catch (const UserError& error) {

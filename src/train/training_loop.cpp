@@ -69,10 +69,13 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
 ExitStatus TrainingLoop::run() {
   try {
     return go_on() ? end() : stop(*stop_requested());
-  } catch (const UserError&) {
+  } catch (const DivergedError&) {
+    throw;
+  } catch (const std::exception&) {  // data that can no longer be read, no memory
     bar_.finish();
     events_.note(state_.step, "failed",
-                 "training stops at step " + format_count(state_.step) + save_and_tell(),
+                 "training stops at step " + format_count(state_.step) +
+                     (is_amid_change_ ? "; nothing was saved" : save_and_tell()),
                  log::Level::error);
     throw;
   }
@@ -94,6 +97,7 @@ bool TrainingLoop::make_update() {
     return false;
   }
   Update update = measure(batches, *nll);
+  is_amid_change_ = true;
   if (is_to_be_applied(update)) {
     measure_statistics(update);
     clip_gradients(run_.optimizer.gradients(), global_norm(update.norms),
@@ -102,6 +106,7 @@ bool TrainingLoop::make_update() {
     applied_step_ = state_.step + 1;
   }
   count(update);
+  is_amid_change_ = false;
   report(update);
   judge(update);
   return true;

@@ -26,8 +26,8 @@ class TrainingLoop {
 
   // Goes on to the end of training or until a signal asks to stop, then saves. Only sound states
   // are saved (soundness.h); what was due in another is made up for in the next sound one. Throws
-  // DivergedError; nothing is saved then. A UserError on the way (the data can no longer be read)
-  // is thrown on after saving.
+  // DivergedError; nothing is saved then. What else fails on the way (the data can no longer be
+  // read, no memory) is thrown on after saving the state, if that is whole.
   [[nodiscard]] ExitStatus run();
 
  private:
@@ -83,8 +83,9 @@ class TrainingLoop {
   Saver saver_;
   Meter meter_;
   log::ProgressBar bar_;
-  std::int64_t saved_step_;    // the state of which is on disk, as it is
-  std::int64_t applied_step_;  // of the last update that changed the weights
+  std::int64_t saved_step_;      // the state of which is on disk, as it is
+  std::int64_t applied_step_;    // of the last update that changed the weights
+  bool is_amid_change_ = false;  // of weights or state: neither that before an update nor after
   bool validation_due_ = false;
   bool save_due_ = false;
 };

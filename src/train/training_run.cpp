@@ -60,37 +60,37 @@ PreparedData prepare(const Config& config, const StartingPoint& start) {
 }
 
 // Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %.
-void require_memory(const Config& config, const ModelSize& size, at::Device device) {
+// `length`: of a sample, as long as the text is.
+void require_memory(const Config& config, const ModelSize& size, std::int64_t length,
+                    at::Device device) {
   require_memory_for_training(config.model, size, device);
   const MemoryEstimate estimate =
       training_memory(config.model, size,
                       {.sequences = config.train.resolved_micro_batch_size(),
-                       .length = config.data.tokens_per_sample,
+                       .length = length,
                        .compute = ops::scalar_type(config.train.precision),
                        .activation_checkpointing = config.train.activation_checkpointing});
   const double needed = estimate.total() - 0.3 * estimate.activations;
   const double batches =
       BatchLoader::held_bytes({.global_batch_size = config.train.global_batch_size,
                                .micro_batch_size = config.train.resolved_micro_batch_size()},
-                              config.data.tokens_per_sample);
+                              length);
   const auto machine = static_cast<double>(machine_memory_bytes());
   const bool shared = device.is_cpu();  // the memory of batches and model is the same
   const double beside = shared ? needed : 0;
   if (batches + beside > machine && (batches > estimate.activations || !shared)) {
     throw UserError("train.global_batch_size: " + format_count(config.train.global_batch_size) +
-                    " samples of " + format_count(config.data.tokens_per_sample) +
-                    " tokens would take about " + format_bytes(batches) +
-                    " for the tokens of the updates held ready, " + format_bytes(batches + beside) +
-                    " in all, the machine has " + format_bytes(machine) +
-                    "; set a smaller global_batch_size");
+                    " samples of " + format_count(length) + " tokens would take about " +
+                    format_bytes(batches) + " for the tokens of the updates held ready, " +
+                    format_bytes(batches + beside) + " in all, the machine has " +
+                    format_bytes(machine) + "; set a smaller global_batch_size");
   }
   const double there = device_memory_bytes(device);
   if (needed + (shared ? batches : 0) > there) {
     throw UserError(
         "train.micro_batch_size: " + format_count(config.train.resolved_micro_batch_size()) +
-        " sequences of " + format_count(config.data.tokens_per_sample) +
-        " tokens would take about " + format_bytes(estimate.total()) + ", " + device.str() +
-        " has " + format_bytes(there) +
+        " sequences of " + format_count(length) + " tokens would take about " +
+        format_bytes(estimate.total()) + ", " + device.str() + " has " + format_bytes(there) +
         "; set a smaller micro_batch_size (the result stays the same)");
   }
 }
@@ -108,9 +108,9 @@ void warn_of_warmup(const Config& config, std::int64_t total_steps,
 }
 
 std::shared_ptr<TransNormer> make_model(const Config& config, const Tokenizer& tokenizer,
-                                        at::Device device) {
+                                        std::int64_t length, at::Device device) {
   const ModelSize size = model_size(config, &tokenizer);
-  require_memory(config, size, device);
+  require_memory(config, size, length, device);
   return std::make_shared<TransNormer>(config.model, size, device);
 }
 
@@ -202,7 +202,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
                         data.tokenizer->first_input());
   const std::int64_t total = total_steps(config.train, samples.count());
   warn_of_warmup(config, total, warnings);
-  auto model = make_model(config, *data.tokenizer, device);
+  auto model = make_model(config, *data.tokenizer, samples.length(), device);
   AdamW optimizer(named_tensors(*model), config.optimizer);
   const auto& valid = data.find(Split::valid);
 

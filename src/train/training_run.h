@@ -45,13 +45,14 @@ struct TrainingRun {
 };
 
 // Chooses device and threads, locks the run directory, decides where to start, prepares the data,
-// makes the model. Until begin_writing() nothing of a former run is changed. Throws UserError.
+// makes the model. Until begin_writing() nothing of a former run is changed, but that what a killed
+// save left is put right. Throws UserError.
 [[nodiscard]] std::unique_ptr<TrainingRun> set_up(const TrainRequest& request);
 
 // Opens train.log and the event sinks, writes config.json, cuts away what was written about steps
 // after the one that this run starts from, and says what is going on. Throws, before any of it,
-// WriteError where the disk has no room for the checkpoints and UserError where a file that is no
-// run's would be overwritten.
+// WriteError where the disk has no room for the checkpoints or the directory is no longer the one
+// that was locked, and UserError where a file that is no run's would be overwritten.
 // The logs ask the run about its directory, so it must outlive them.
 [[nodiscard]] Events begin_writing(TrainingRun& run);
 

@@ -39,6 +39,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
     argv.push_back(argument.data());
   }
   argv.push_back(nullptr);
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, as some starters leave it, no ending could be told
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
@@ -76,16 +77,17 @@ void ChildProcess::wait_for(short events) const {
   } while (::poll(&socket, 1, kMilliseconds) <= 0);
 }
 
-void ChildProcess::send(std::string_view bytes) {
+bool ChildProcess::send(std::string_view bytes) {
   while (!bytes.empty()) {
     wait_for(POLLOUT);
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno != EINTR && errno != EAGAIN) {
-      return;
+      return false;
     }
   }
+  return true;
 }
 
 std::string ChildProcess::receive() {
@@ -120,6 +122,7 @@ void follow_parent() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGUSR1, SIG_IGN);
 }
 
 }  // namespace transnormer

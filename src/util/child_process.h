@@ -20,8 +20,8 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // A process that has ended takes nothing; receive() and ending() tell.
-  void send(std::string_view bytes);
+  // False where the process has ended: receive() and ending() tell.
+  bool send(std::string_view bytes);
   // Ends its input, and gives all that it answers until its own end.
   [[nodiscard]] std::string receive();
   // How it ended after that: empty where well, else as "was ended by signal 11 (..)".

@@ -42,4 +42,8 @@ StoppedError::StoppedError(ExitStatus status)
                          (status == ExitStatus::interrupted ? "SIGINT" : "SIGTERM")),
       status_(status) {}
 
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 }  // namespace transnormer

@@ -56,4 +56,7 @@ class DivergedError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What LibTorch throws goes on with where it was thrown: what is for people stands before that.
+[[nodiscard]] std::string first_line(const std::string& text);
+
 }  // namespace transnormer

@@ -80,11 +80,6 @@ std::optional<int> own_descriptor(const fs::path& file) {
   return is_number && file.parent_path() == own ? std::optional(number) : std::nullopt;
 }
 
-bool is_below(const fs::path& file, const fs::path& directory) {
-  return std::mismatch(directory.begin(), directory.end(), file.begin(), file.end()).first ==
-         directory.end();
-}
-
 void close_file(int descriptor, const fs::path& path) {
   const bool flushed = flush(descriptor);
   const std::string why = flushed ? "" : reason();
@@ -188,6 +183,18 @@ bool has_entry(const fs::path& path) {
 bool is_link(const fs::path& path) {
   std::error_code none;
   return fs::is_symlink(fs::symlink_status(path, none));
+}
+
+bool is_below(const fs::path& file, const fs::path& directory) {
+  return std::mismatch(directory.begin(), directory.end(), file.begin(), file.end()).first ==
+         directory.end();
+}
+
+bool is_open_at(int descriptor, const fs::path& path) {
+  struct stat held {};
+  struct stat named {};
+  return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
 fs::path resolve_path(const fs::path& path) {

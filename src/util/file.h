@@ -27,6 +27,13 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
 [[nodiscard]] bool has_entry(const std::filesystem::path& path);
 [[nodiscard]] bool is_link(const std::filesystem::path& path);
 
+// Whether the open file is the one that has this name now: not removed, moved or replaced.
+[[nodiscard]] bool is_open_at(int descriptor, const std::filesystem::path& path);
+
+// Whether `file` is `directory`, or somewhere below it, as they are written.
+[[nodiscard]] bool is_below(const std::filesystem::path& file,
+                            const std::filesystem::path& directory);
+
 // The place that a path leads to, links followed, "." and ".." gone, as far as it exists; what does
 // not exist is taken by its name. Relative to the working directory where the given path is. Throws
 // UserError where that cannot be told (a link that leads to itself, no permission).

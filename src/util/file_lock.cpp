@@ -2,15 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 #include "util/error.h"
+#include "util/file.h"
 #include "util/signal.h"
 
 namespace transnormer {
@@ -22,9 +23,20 @@ namespace fs = std::filesystem;
   throw WriteError(path.string() + ": cannot be locked: " + system_reason(errno));
 }
 
-// What file systems answer that know no locks.
+// What file systems answer that know no locks; those of networks may know none on a file that is
+// open to be read only (EBADF).
 bool is_unsupported(int error) {
-  return error == ENOSYS || error == ENOLCK || error == EINVAL || error == EOPNOTSUPP;
+  return error == ENOSYS || error == ENOLCK || error == EINVAL || error == EOPNOTSUPP ||
+         error == EBADF;
+}
+
+// Nothing, or the number of a process and a line end: what note() may write over.
+bool holds_a_note(int descriptor) {
+  std::array<char, 32> bytes{};
+  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
+  return size >= 0 && size < std::ssize(bytes) &&
+         std::string_view(bytes.data(), static_cast<std::size_t>(size))
+                 .find_first_not_of("0123456789\n") == std::string_view::npos;
 }
 
 }  // namespace
@@ -36,7 +48,7 @@ FileLock FileLock::open(const fs::path& path) {
   if (!made && errno == EEXIST) {
     descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
   }
-  if (descriptor < 0 && (errno == EACCES || errno == EPERM)) {
+  if (descriptor < 0 && (errno == EACCES || errno == EPERM || errno == EROFS)) {
     descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   }
   if (descriptor < 0) {
@@ -88,14 +100,12 @@ FileLock FileLock::acquire(const fs::path& path) {
 }
 
 bool FileLock::is_at(const fs::path& path) const {
-  struct stat held {};
-  struct stat named {};
-  return ::fstat(descriptor_, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  return is_open_at(descriptor_, path);
 }
 
 void FileLock::note(std::string_view text) const {
-  if (::ftruncate(descriptor_, 0) == 0) {
+  if (made_file_ || holds_a_note(descriptor_)) {
+    (void)!::ftruncate(descriptor_, 0);
     (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
   }
 }

@@ -28,7 +28,8 @@ class FileLock {
   [[nodiscard]] bool made_file() const { return made_file_; }
   // Whether the locked file is still the one with this name: not removed, moved or replaced.
   [[nodiscard]] bool is_at(const std::filesystem::path& path) const;
-  // Writes over what the file holds, as far as it may be written: a note for people.
+  // Writes the number of a process into the file, for people, over a former one: not where it may
+  // not be written, and not over anything else.
   void note(std::string_view text) const;
 
  private:

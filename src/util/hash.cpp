@@ -4,8 +4,6 @@
 
 #include <stdexcept>
 
-#include "util/input_file.h"
-
 namespace transnormer {
 
 struct Sha256::Context {
@@ -44,9 +42,9 @@ std::string sha256(std::string_view bytes) {
   return hash.hex();
 }
 
-std::string sha256_of_file(const std::filesystem::path& path) {
+std::string sha256(const InputFile& file, std::int64_t offset) {
   Sha256 hash;
-  InputFile(path).for_each_piece(0, [&hash](std::string_view piece) { hash.update(piece); });
+  file.for_each_piece(offset, [&hash](std::string_view piece) { hash.update(piece); });
   return hash.hex();
 }
 

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include "util/input_file.h"
 
 namespace transnormer {
 
@@ -28,7 +29,8 @@ class Sha256 {
 
 [[nodiscard]] std::string sha256(std::string_view bytes);
 
-// Throws UserError where the file cannot be read.
-[[nodiscard]] std::string sha256_of_file(const std::filesystem::path& path);
+// Of the file's bytes from `offset` on. Throws UserError where it cannot be read, StoppedError when
+// a signal asks to stop meanwhile.
+[[nodiscard]] std::string sha256(const InputFile& file, std::int64_t offset = 0);
 
 }  // namespace transnormer

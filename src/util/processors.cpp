@@ -91,6 +91,8 @@ void require_threads(int threads) {
     }
   } catch (const std::system_error& error) {
     reason = error.code().message();
+  } catch (const std::bad_alloc&) {
+    reason = "no memory for another";
   }
   all_there.count_down();
   for (std::thread& other : others) {

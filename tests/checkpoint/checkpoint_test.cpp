@@ -98,7 +98,7 @@ TEST_F(CheckpointTest, ListsItsFilesWithSizesAndDigests) {
   EXPECT_EQ(manifest["files"].size(), std::size(kFiles));
   for (const char* name : kFiles) {
     EXPECT_EQ(manifest["files"][name]["size"], fs::file_size(path / name)) << name;
-    EXPECT_EQ(manifest["files"][name]["sha256"], sha256_of_file(path / name)) << name;
+    EXPECT_EQ(manifest["files"][name]["sha256"], sha256(InputFile(path / name))) << name;
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(path), fs::directory_iterator()), 7);
 }
@@ -107,7 +107,7 @@ TEST_F(CheckpointTest, HasTheSameBytesWhereverItIsSaved) {
   const fs::path first = training_.save(run_, 5);
   const fs::path second = training_.save(directory_ / "elsewhere", 5);
   for (const char* name : kFiles) {
-    EXPECT_EQ(sha256_of_file(first / name), sha256_of_file(second / name)) << name;
+    EXPECT_EQ(sha256(InputFile(first / name)), sha256(InputFile(second / name))) << name;
   }
 }
 

@@ -35,6 +35,11 @@ class RunDirectoryTest : public ::testing::Test {
     }
   }
 
+  static CheckpointConfig keeping_no_best() {
+    CheckpointConfig config;
+    config.keep_best = false;
+    return config;
+  }
   [[nodiscard]] std::ptrdiff_t entries() const {
     return std::distance(fs::directory_iterator(checkpoints_), fs::directory_iterator());
   }
@@ -214,14 +219,15 @@ TEST_F(RunDirectoryTest, SetsDamagedCheckpointsAsideBesideEarlierOnes) {
 TEST_F(RunDirectoryTest, LinksTheNewestAndTheBest) {
   put_steps(3);
   RunDirectory run(path_);
-  run.link(1);
+  run.link({}, 1);
   EXPECT_EQ(fs::read_symlink(checkpoints_ / "latest"), "step-00000003");
   EXPECT_EQ(fs::read_symlink(checkpoints_ / "best"), "step-00000001");
-  run.link(2);
+  run.link({}, 2);
   EXPECT_EQ(fs::read_symlink(checkpoints_ / "best"), "step-00000002");
-  run.link(9);  // the best one could not be saved: the one before stays
+  run.link({}, 9);   // the best one could not be saved: the one before stays
+  run.link({}, -1);  // none is the best any more, or yet
   EXPECT_EQ(fs::read_symlink(checkpoints_ / "best"), "step-00000002");
-  run.link(-1);
+  run.link(keeping_no_best(), 2);
   EXPECT_FALSE(has_entry(checkpoints_ / "best"));
 }
 
@@ -230,8 +236,8 @@ TEST_F(RunDirectoryTest, LeavesAloneWhatIsNoLinkUnderTheNamesOfLinks) {
   put("best");
   write_file(checkpoints_ / "latest", "mine");
   RunDirectory run(path_);
-  run.link(1);
-  run.link(-1);
+  run.link({}, 1);
+  run.link(keeping_no_best(), 1);
   run.remove_old_checkpoints({}, -1);
   EXPECT_TRUE(fs::exists(checkpoints_ / "best/manifest.json"));
   EXPECT_EQ(read_file(checkpoints_ / "latest"), "mine");
@@ -250,12 +256,48 @@ TEST_F(RunDirectoryTest, KeepsTheLastTheBestAndTheMilestones) {
   EXPECT_EQ(entries(), 5);
 }
 
-TEST_F(RunDirectoryTest, KeepsTheLinkedBestWhereTheBestItselfIsNotThere) {
+TEST_F(RunDirectoryTest, KeepsTheLinkedBestUntilThereIsAnother) {
   put_steps(5);
   RunDirectory run(path_);
-  run.link(1);
-  run.remove_old_checkpoints({}, 77);
-  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(1, 4, 5));
+  run.link({}, 1);
+  for (const std::int64_t not_there : {77, -1}) {
+    run.remove_old_checkpoints({}, not_there);
+    EXPECT_THAT(run.checkpoint_steps(), ElementsAre(1, 4, 5));
+  }
+  run.remove_old_checkpoints({}, 5);
+  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(4, 5));
+}
+
+TEST_F(RunDirectoryTest, LeavesCheckpointsOfANewerFormatWhole) {
+  put_steps(4);
+  write_file(checkpoints_ / "step-00000001/manifest.json", R"({"format": 2})");
+  write_file(checkpoints_ / "step-00000001/model.safetensors", "theirs");
+  write_file(checkpoints_ / "step-00000004/manifest.json", R"({"format": 2})");
+  RunDirectory run(path_);
+  run.remove_old_checkpoints({}, -1);
+  run.remove_checkpoints_after(2);
+  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(1, 4));
+  EXPECT_EQ(read_file(checkpoints_ / "step-00000001/model.safetensors"), "theirs");
+}
+
+TEST_F(RunDirectoryTest, ThatIsNoLongerOursIsNotChanged) {
+  put_steps(4);
+  RunDirectory run(path_);
+  run.keep();
+  fs::rename(path_ / ".lock", path_ / "lock");
+  EXPECT_THROW(run.remove_old_checkpoints({}, -1), WriteError);
+  EXPECT_THROW(run.remove_checkpoints_after(1), WriteError);
+  EXPECT_THROW(run.set_aside({1}), WriteError);
+  EXPECT_THROW(run.link({}, 1), WriteError);
+  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(entries(), 4);
+}
+
+TEST_F(RunDirectoryTest, LeavesALockFileOfSomethingElseAsItIs) {
+  make_directories(path_);
+  write_file(path_ / ".lock", "of another tool");
+  { const RunDirectory run(path_); }
+  EXPECT_EQ(read_file(path_ / ".lock"), "of another tool");
 }
 
 TEST_F(RunDirectoryTest, KeepsForGoodWhatTheConfigOfACheckpointKeeps) {
@@ -284,10 +326,8 @@ TEST_F(RunDirectoryTest, KeepsTheNewestUpToTheStepThatIsKnownToBeSound) {
 TEST_F(RunDirectoryTest, DropsTheBestWhereItIsNotToBeKept) {
   put_steps(4);
   RunDirectory run(path_);
-  run.link(1);
-  CheckpointConfig config;
-  config.keep_best = false;
-  run.remove_old_checkpoints(config, 1);
+  run.link({}, 1);
+  run.remove_old_checkpoints(keeping_no_best(), 1);
   EXPECT_THAT(run.checkpoint_steps(), ElementsAre(3, 4));
 }
 
@@ -301,10 +341,10 @@ TEST_F(RunDirectoryTest, RemovesNothingWhileThereAreFew) {
 TEST_F(RunDirectoryTest, ForgetsWhatCameAfterAStep) {
   put_steps(5);
   RunDirectory run(path_);
-  run.link(4);
+  run.link({}, 4);
   run.remove_checkpoints_after(3);
   EXPECT_THAT(run.checkpoint_steps(), ElementsAre(1, 2, 3));
-  run.link(4);  // it led there
+  run.link({}, 4);  // it led there
   EXPECT_EQ(fs::read_symlink(checkpoints_ / "latest"), "step-00000003");
   EXPECT_FALSE(has_entry(checkpoints_ / "best"));
 }

@@ -96,7 +96,7 @@ TEST_F(Safetensors, AreReadIntoParametersThatWantGradients) {
 
 TEST_F(Safetensors, GiveTheSameBytesAndTheirDigest) {
   const std::string digest = write_safetensors(path_, tensors_);
-  EXPECT_EQ(digest, sha256_of_file(path_));
+  EXPECT_EQ(digest, sha256(InputFile(path_)));
   EXPECT_EQ(write_safetensors(directory_ / "again", tensors_), digest);
 }
 

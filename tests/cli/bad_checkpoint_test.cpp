@@ -118,7 +118,7 @@ TEST_F(BadCheckpoint, WeightsThatAreNotFiniteAreNamed) {
 
 TEST_F(BadCheckpoint, EvalRefusesWhatItCannotScore) {
   expect_refused(workspace(), {"eval", "run", "--context-window", "24"}, {"context window"});
-  expect_refused(workspace(), {"eval", "run", "--context-window", "-1"}, {"context window"});
+  expect_refused(workspace(), {"eval", "run", "--context-window", "-1"}, {"context-window"});
   expect_refused(workspace(), {"eval", "run", "--split", "exam"}, {"exam"});
   expect_refused(workspace(), {"eval", "run", "--text", "none.txt"}, {"none.txt"});
   expect_refused(workspace(), {"eval", "run", "--data", "none.json"}, {"none.json"});

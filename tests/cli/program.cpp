@@ -67,6 +67,7 @@ Program::Program(const Arguments& arguments, const ProgramOptions& options)
   posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), kWrite, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, (scratch_ / "err").c_str(), kWrite, 0600);
   posix_spawn_file_actions_addchdir_np(&actions, options.directory.c_str());
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);  // a limit on files counts all of them
 
   Arguments all{"transnormer"};
   all.insert(all.end(), arguments.begin(), arguments.end());

@@ -111,21 +111,20 @@ TEST(Divergence, AfterARestartTwoWindowsAreNeededAgain) {
 TEST(Divergence, IsNearWhileTheLossOfTheLastUpdatesIsHigh) {
   TrainingState state;
   EXPECT_FALSE(is_loss_high(kWords, state));
-  EXPECT_FALSE(first_rise(
-      60, [](int) { return kGuess; }, state));
+  const auto go_on = [&state](int updates, double loss) {
+    (void)first_rise(
+        updates, [loss](int) { return loss; }, state);
+  };
+  go_on(60, kGuess);
   EXPECT_FALSE(is_loss_high(kWords, state));
-  EXPECT_FALSE(first_rise(
-      10, [](int) { return 7 * kGuess; }, state));  // of 20 half are high
+  go_on(10, 7 * kGuess);  // half of the 20 of this window
   EXPECT_TRUE(is_loss_high(kWords, state));
-  EXPECT_FALSE(first_rise(
-      30, [](int) { return 7 * kGuess; }, state));
+  go_on(30, 7 * kGuess);
   EXPECT_TRUE(is_loss_high(kWords, state));
   EXPECT_EQ(state.low_loss_step, 50);
-  EXPECT_FALSE(first_rise(
-      1, [](int) { return kGuess; }, state));
+  go_on(1, kGuess);
   EXPECT_TRUE(is_loss_high(kWords, state));  // as the whole window before
-  EXPECT_FALSE(first_rise(
-      49, [](int) { return kGuess; }, state));
+  go_on(49, kGuess);
   EXPECT_FALSE(is_loss_high(kWords, state));
 }
 

@@ -89,11 +89,14 @@ TEST_F(Lock, TakesAFileThatMayOnlyBeRead) {
   EXPECT_EQ(read_file(path_), "theirs");
 }
 
-TEST_F(Lock, NotesOverwriteWhatTheFileHeld) {
-  write_file(path_, "a long note of earlier");
+TEST_F(Lock, NotesOverwriteFormerOnesOnly) {
+  write_file(path_, "123456789\n");
   const FileLock lock = FileLock::acquire(path_);
   lock.note("17\n");
   EXPECT_EQ(read_file(path_), "17\n");
+  write_file(path_, "something else");
+  lock.note("18\n");
+  EXPECT_EQ(read_file(path_), "something else");
 }
 
 TEST_F(Lock, LeavesTheFileToAllWhomTheUmaskLets) {

@@ -32,9 +32,9 @@ TEST(Sha256, OfAFileIsThatOfItsBytes) {
   const test::TemporaryDirectory directory;
   write_file(directory / "abc", "abc");
   write_file(directory / "empty", "");
-  EXPECT_EQ(sha256_of_file(directory / "abc"), kAbc);
-  EXPECT_EQ(sha256_of_file(directory / "empty"), kEmpty);
-  EXPECT_THROW((void)sha256_of_file(directory / "absent"), UserError);
+  EXPECT_EQ(sha256(InputFile(directory / "abc")), kAbc);
+  EXPECT_EQ(sha256(InputFile(directory / "empty")), kEmpty);
+  EXPECT_THROW((void)sha256(InputFile(directory / "absent")), UserError);
 }
 
 }  // namespace
