@@ -225,6 +225,17 @@ TEST_F(SafeFiles, ACopyWithDirectoriesForLinksEvaluatesAndTrainsOn) {
   EXPECT_TRUE(fs::exists(workspace_ / "copy/checkpoints/step-00000012/manifest.json"));
 }
 
+TEST_F(SafeFiles, TheConfigInARunMeansThatRunWhereverItWasCopiedTo) {
+  ASSERT_EQ(workspace_.run(train("run")).status, 0);
+  fs::copy(workspace_ / "run", workspace_ / "copy",
+           fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const Outcome outcome = workspace_.run({"train", "copy/config.json", "--set", "train.steps=9"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(workspace_ / "copy/checkpoints/step-00000009/manifest.json"));
+  EXPECT_FALSE(fs::exists(workspace_ / "run/checkpoints/step-00000009"));
+  EXPECT_FALSE(fs::exists(workspace_ / "runs/run"));
+}
+
 TEST_F(SafeFiles, WithoutSymbolicLinksARunIsSavedPrunedAndResumed) {
   const std::string faults = "symlink:" + std::to_string(EPERM);
   const Outcome outcome = run_with_faults(

@@ -83,15 +83,17 @@ TEST_F(AppendFileTest, AFileThatWasRemovedMovedOrReplacedIsMadeAnew) {
 TEST_F(AppendFileTest, WhereItsDirectoryIsNoLongerOursNothingIsWritten) {
   AppendFile file(path_, options());
   file.append("one\n");
-  fs::remove(path_);
   ours_ = false;
-  file.append("two\n");
+  file.append("lost\n");
+  EXPECT_EQ(read_file(path_), "one\n");
+  fs::remove(path_);
+  file.append("lost, too\n");
   EXPECT_FALSE(fs::exists(path_));
   EXPECT_THAT(reports_, testing::ElementsAre(HasSubstr("no longer that of this run")));
   ours_ = true;
   file.append("three\n");
   EXPECT_EQ(read_file(path_), "three\n");
-  EXPECT_EQ(file.lost().count, 1);
+  EXPECT_EQ(file.lost().count, 2);
 }
 
 TEST_F(AppendFileTest, ADirectoryThatIsGoneIsNotMade) {

@@ -9,8 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <new>
 
 #include "train/small_run.h"
+#include "util/error.h"
+#include "util/file.h"
 #include "util/signal.h"
 
 namespace transnormer {
@@ -281,6 +284,30 @@ TEST(TrainingLoop, AFaultOfTheUsersOnTheWayIsThrownOnAfterSaving) {
   EXPECT_THROW((void)run_loop(*run, recorded), UserError);
   EXPECT_TRUE(runs.has_checkpoint("run", 3));
   EXPECT_THAT(recorded.notes.back().message, HasSubstr("the same command goes on from here"));
+}
+
+TEST(TrainingLoop, WhereMemoryEndsInAnUpdateTheStateBeforeItIsSaved) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"checkpoint.every=0"}));
+  run->optimizer.parameters()[1].tensor.register_hook([&run](const at::Tensor&) {
+    if (run->state.step == 3) {
+      throw std::bad_alloc();
+    }
+  });
+  Recorded recorded;
+  EXPECT_THROW((void)run_loop(*run, recorded), std::bad_alloc);
+  EXPECT_TRUE(runs.has_checkpoint("run", 3));
+}
+
+TEST(TrainingLoop, ARunWhoseDirectoryWasMovedWhileItWasPreparedDoesNotBegin) {
+  const SmallRun runs;
+  ASSERT_EQ(runs.train("run"), ExitStatus::done);
+  const auto run = set_up(runs.request("run", {"train.steps=8"}));
+  fs::rename(runs.path() / "run", runs.path() / "moved");
+  ASSERT_EQ(runs.train("run"), ExitStatus::done);
+  const std::string metrics = read_file(runs.path() / "run/metrics.jsonl");
+  EXPECT_THROW((void)begin_writing(*run), WriteError);
+  EXPECT_EQ(read_file(runs.path() / "run/metrics.jsonl"), metrics);
 }
 
 TEST(TrainingLoop, TheLastStepIsReportedWhateverLogEverySays) {
