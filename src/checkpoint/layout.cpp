@@ -9,6 +9,7 @@
 
 #include "util/error.h"
 #include "util/file.h"
+#include "util/input_file.h"
 
 namespace transnormer {
 namespace fs = std::filesystem;
@@ -32,7 +33,7 @@ std::optional<std::int64_t> step_behind(std::string_view prefix, std::string_vie
 // state shows when the checkpoint is opened.
 std::optional<std::int64_t> best_step_in(const fs::path& checkpoint) {
   try {
-    const auto state = nlohmann::json::parse(read_file(checkpoint / kStateFile));
+    const auto state = nlohmann::json::parse(read_regular_file(checkpoint / kStateFile));
     return state.at("best_step").get<std::int64_t>();
   } catch (const std::exception&) {
     return std::nullopt;
@@ -125,7 +126,7 @@ std::vector<std::int64_t> whole_checkpoints(const fs::path& checkpoints) {
 std::optional<std::int64_t> linked_step(const fs::path& link) {
   std::error_code error;
   const fs::path target = fs::read_symlink(link, error);
-  return error ? std::nullopt : checkpoint_step(target.filename().string());
+  return error ? std::nullopt : checkpoint_step(target.string());
 }
 
 std::optional<std::int64_t> best_checkpoint(const fs::path& checkpoints) {

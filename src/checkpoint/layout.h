@@ -47,7 +47,7 @@ inline constexpr std::array kTokenizerFiles{"tokenizer.txt", "tokenizer.model"};
 // Steps of the whole checkpoints in `checkpoints`, ascending; none where it does not exist.
 [[nodiscard]] std::vector<std::int64_t> whole_checkpoints(const std::filesystem::path& checkpoints);
 
-// The step that a link (`latest`, `best`) names, if it is there and names one.
+// The step that a link (`latest`, `best`) names, if it is there and names a checkpoint beside it.
 [[nodiscard]] std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
 
 // The whole checkpoint with the best validation loss, as the newest one's state tells it; where

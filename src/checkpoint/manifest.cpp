@@ -124,7 +124,7 @@ Manifest read_manifest(const fs::path& checkpoint) {
   if (loop == std::errc::too_many_symbolic_link_levels) {
     throw DamagedCheckpointError(name + ": damaged: a link that leads to itself");
   }
-  const Json json = Json::parse(read_file(name, kLargestManifest), nullptr,
+  const Json json = Json::parse(read_regular_file(name, kLargestManifest), nullptr,
                                 /*allow_exceptions=*/false);
   check_format(json, name);
   try {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -155,6 +156,19 @@ void clean_checkpoints(const fs::path& checkpoints) {
     } else if (const auto temporary = temporary_step(name)) {
       remove_temporary(path, checkpoints / checkpoint_name(*temporary));
     } else if (is_temporary_link(path)) {
+      unlink_entry(path);
+    }
+  }
+}
+
+void clean_run_files(const fs::path& run_dir) {
+  constexpr std::array<std::string_view, 2> kRewritten{kConfigFile, "metrics.jsonl"};
+  for (const fs::path& path : entries_of(run_dir)) {
+    const std::string name = path.filename().string();
+    const std::string_view file = without_mark(name);
+    std::error_code none;
+    if (file != name && std::ranges::find(kRewritten, file) != kRewritten.end() &&
+        fs::is_regular_file(fs::symlink_status(path, none))) {
       unlink_entry(path);
     }
   }

@@ -25,4 +25,7 @@ void remove_checkpoint(const std::filesystem::path& checkpoints, std::int64_t st
 // WriteError, UserError where the directory cannot be read.
 void clean_checkpoints(const std::filesystem::path& checkpoints);
 
+// Removes what a killed writer left of the files beside the checkpoints: "config.json.tmp.17".
+void clean_run_files(const std::filesystem::path& run_dir);
+
 }  // namespace transnormer

@@ -15,6 +15,7 @@
 #include "log/console.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/input_file.h"
 
 namespace transnormer {
 namespace fs = std::filesystem;
@@ -25,7 +26,7 @@ constexpr const char* kLockFile = ".lock";
 std::string holder_of(const fs::path& lock) {
   std::string process;
   try {
-    process = read_file(lock, 64);
+    process = read_regular_file(lock, 64);
   } catch (const UserError&) {
     return "another process";
   }
@@ -52,7 +53,7 @@ FileLock lock_run(const fs::path& path, NewEntries& new_entries) {
 // read, or is that of a newer format.
 bool is_milestone(const fs::path& checkpoint, std::int64_t step) {
   try {
-    const auto config = nlohmann::json::parse(read_file(checkpoint / kConfigFile));
+    const auto config = nlohmann::json::parse(read_regular_file(checkpoint / kConfigFile));
     const auto every = config.at("checkpoint").at("keep_every").get<std::int64_t>();
     return every > 0 && step % every == 0;
   } catch (const std::exception&) {
@@ -65,6 +66,7 @@ bool is_milestone(const fs::path& checkpoint, std::int64_t step) {
 RunDirectory::RunDirectory(const fs::path& path)
     : path_(resolve_path(path)), lock_(lock_run(path_, new_entries_)) {
   try {
+    clean_run_files(path_);
     clean_checkpoints(checkpoints());
   } catch (...) {  // no destructor runs after this
     new_entries_.remove();
@@ -148,13 +150,17 @@ void RunDirectory::link(const CheckpointConfig& config, std::int64_t best_step) 
   const fs::path best = checkpoints() / kBestLink;
   if (config.keep_best && std::binary_search(steps.begin(), steps.end(), best_step)) {
     set_link(kBestLink, best_step);
-  } else if (is_link(best) && (!config.keep_best || !is_whole_checkpoint(best))) {
+  } else if (linked_step(best) && (!config.keep_best || !is_whole_checkpoint(best))) {
     ::unlink(best.c_str());
   }
 }
 
 void RunDirectory::set_link(const char* name, std::int64_t step) {
   try {
+    if (is_link(checkpoints() / name) && !linked_step(checkpoints() / name)) {
+      throw WriteError((checkpoints() / name).string() +
+                       ": is a link to something else than a checkpoint beside it, and stays");
+    }
     replace_symlink(checkpoint_name(step), checkpoints() / name);
   } catch (const WriteError& error) {
     if (!std::exchange(links_failed_, true)) {
@@ -177,7 +183,8 @@ void RunDirectory::remove_old_checkpoints(const CheckpointConfig& config, std::i
   std::copy_if(steps.begin(), steps.end() - last, std::back_inserter(old), [&](std::int64_t step) {
     const bool is_best = config.keep_best && step == best;
     const bool kept_now = config.keep_every > 0 && step % config.keep_every == 0;
-    return !is_best && step != sound && !kept_now && !is_milestone(checkpoint_path(step), step);
+    return !is_best && step != sound && !kept_now && !is_link(checkpoint_path(step)) &&
+           !is_milestone(checkpoint_path(step), step);
   });
   remove(old);
 }

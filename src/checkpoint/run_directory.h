@@ -53,7 +53,8 @@ class RunDirectory {
   void link(const CheckpointConfig& config, std::int64_t best_step);
   // Removes checkpoints that nothing holds: not keep_last, not keep_every (the config's or that of
   // the config in the checkpoint), and with keep_best not the best one, that of `best_step` or, if
-  // there is none (yet), what `best` leads to; the newest one up to `sound_step` stays, too. What
+  // there is none (yet), what `best` leads to; the newest one up to `sound_step` stays, too, and
+  // links to checkpoints elsewhere. What
   // cannot be removed is logged and stays.
   void remove_old_checkpoints(const CheckpointConfig& config, std::int64_t best_step,
                               std::int64_t sound_step = -1);

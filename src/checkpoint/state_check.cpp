@@ -30,6 +30,14 @@ class StateCheck {
       fail(key, format_fixed(value, 3), "a finite number of at least 0");
     }
   }
+  // A sum of `count` losses, in nats: none is beyond what single precision can tell.
+  void mean(const char* key, double sum, std::int64_t count) const {
+    constexpr double kMostNats = 1e9;
+    if (!(sum >= 0 && sum <= kMostNats * static_cast<double>(count))) {
+      fail(key, format_short(sum),
+           "a sum of losses of " + std::to_string(count) + " tokens or updates");
+    }
+  }
   void scale(const char* key, double value) const {
     if (!(value >= 1) || value > LossScaler::kMaximum) {
       fail(key, format_fixed(value, 3),
@@ -65,11 +73,15 @@ void check_state(const TrainingState& state, const std::string& name) {
   }
   check.count("validations_without_gain", state.validations_without_gain, 0, kMostSteps);
   check.amount("elapsed_s", state.elapsed_s);
-  check.amount("loss_sum", state.loss_sum);
   check.count("loss_tokens", state.loss_tokens, 0, state.tokens);
+  check.mean("loss_sum", state.loss_sum, state.loss_tokens);
   constexpr std::int64_t kLongestWindow = 1'000'000;
   check.count("window_updates", state.window_updates, 0, kLongestWindow);
-  check.amount("window_loss_sum", state.window_loss_sum);
+  check.mean("window_loss_sum", state.window_loss_sum, state.window_updates);
+  if (!std::isnan(state.former_window_loss)) {
+    check.mean("former_window_loss", state.former_window_loss, 1);
+  }
+  check.count("validation_context_window", state.validation_context_window, -1, kMostTokens);
   check.count("low_loss_step", state.low_loss_step, 0, state.step);
   for (const auto& [group, moments] : state.gradient_moments) {
     check.count(("gradient_moments." + group + ".count").c_str(), moments.count, 0, state.step);

@@ -81,7 +81,7 @@ int fail_with_exception() {
     return static_cast<int>(ExitStatus::user_fault);
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string path = error.path1().empty() ? "working directory" : error.path1().string();
-    return fail(ExitStatus::user_fault, path + ": " + error.code().message());
+    return fail(ExitStatus::user_fault, path + ": " + system_reason(error.code().value()));
   } catch (const std::system_error& error) {
     return fail(ExitStatus::user_fault, "the system refuses a thread: " + error.code().message() +
                                             "; raise its limits (ulimit -u and -v)");

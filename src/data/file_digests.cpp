@@ -9,6 +9,7 @@
 #include "log/console.h"
 #include "util/file.h"
 #include "util/hash.h"
+#include "util/input_file.h"
 
 namespace transnormer {
 namespace {
@@ -32,8 +33,10 @@ FileDigests::FileDigests(const std::filesystem::path& cache_dir)
   try {
     read_index();
   } catch (const std::exception& error) {
-    log::warn(index_.string() + ": is no index of text digests and stays as it is (" +
-              error.what() + "); remove it, or texts are read once more at every start");
+    log::warn(index_.string() +
+              ": is no index of text digests and stays as it is; remove it, or texts are read once "
+              "more at every start");
+    log::debug(error.what());
     entries_.clear();
     is_ours_ = false;
   }
@@ -43,7 +46,7 @@ void FileDigests::read_index() {
   if (!std::filesystem::exists(index_)) {
     return;
   }
-  const std::string bytes = read_file(index_);
+  const std::string bytes = read_regular_file(index_);
   if (bytes.empty()) {
     return;
   }

@@ -19,6 +19,7 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "util/hash.h"
+#include "util/input_file.h"
 #include "util/philox.h"
 
 namespace transnormer {
@@ -180,19 +181,39 @@ std::string digest_line(const std::string& bytes, const fs::path& file) {
 }
 
 // Nothing where it is not there or not whole.
-std::optional<std::string> read_made(const fs::path& file, bool warn) {
+std::optional<std::string> read_made(const fs::path& file) {
   std::error_code error;
   if (!fs::exists(file, error) || !fs::exists(digest_file(file), error)) {
     return std::nullopt;
   }
-  std::string bytes = read_file(file);
-  if (read_file(digest_file(file)) != digest_line(bytes, file)) {
-    if (warn) {
-      log::warn(file.string() + ": is damaged; it is made again");
+  std::string bytes = read_regular_file(file);
+  const bool whole = read_regular_file(digest_file(file)) == digest_line(bytes, file);
+  return whole ? std::optional(std::move(bytes)) : std::nullopt;
+}
+
+// What stands under the names of a tokenizer that is to be made: nothing, or one of ours, damaged.
+// The digest is written first, so that only ours has one. Throws UserError where it is somebody's.
+void require_replaceable(const fs::path& file) {
+  for (const fs::path& name : {file, digest_file(file)}) {
+    if (is_link(name)) {
+      throw UserError(name.string() + ": is a link where a tokenizer is to be written; remove it");
     }
-    return std::nullopt;
   }
-  return bytes;
+  const std::string mark = "  " + file.filename().string() + '\n';
+  const bool has_digest = has_entry(digest_file(file));
+  if (has_digest && !read_regular_file(digest_file(file)).ends_with(mark)) {
+    throw UserError(digest_file(file).string() +
+                    ": stands where the digest of a tokenizer belongs and is none, so it is not "
+                    "replaced; remove it");
+  }
+  if (has_entry(file) && !has_digest) {
+    throw UserError(file.string() +
+                    ": stands where a tokenizer belongs and is none of this program, so it is not "
+                    "replaced; remove it");
+  }
+  if (has_entry(file)) {
+    log::warn(file.string() + ": is damaged; it is made again");
+  }
 }
 
 // `findings` is set to what came by in the text.
@@ -213,18 +234,19 @@ std::string obtain_made(const Config& config, FileDigests& digests, bool progres
   const std::string recipe = recipe_digest(text, config, digests);
   const fs::path file =
       directory / ("tokenizer-" + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
-  if (std::optional<std::string> made = read_made(file, false)) {
+  if (std::optional<std::string> made = read_made(file)) {
     return *std::move(made);
   }
   const FileLock lock = lock_cache(directory);
-  if (std::optional<std::string> made = read_made(file, true)) {  // by the one we waited for
+  if (std::optional<std::string> made = read_made(file)) {  // by the one we waited for
     return *std::move(made);
   }
+  require_replaceable(file);
   TextFindings told_with_the_split;
   std::string bytes = make_from(text, config, progress, told_with_the_split);
   check_unchanged(text.files, before, "data.train");
-  write_file_atomically(file, bytes);
   write_file_atomically(digest_file(file), digest_line(bytes, file));
+  write_file_atomically(file, bytes);
   return bytes;
 }
 

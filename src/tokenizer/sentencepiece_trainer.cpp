@@ -66,7 +66,7 @@ UserError refusal(const std::string& message, const TokenizerConfig& config) {
   if (const std::size_t at = message.find(kMost); at != std::string::npos) {
     const std::string rest = message.substr(at + kMost.size());
     return UserError("tokenizer.vocab_size: the training text yields fewer than " + size +
-                     " pieces; the largest possible is " + rest.substr(0, rest.find('.')));
+                     " pieces; lower it to at most " + rest.substr(0, rest.find('.')));
   }
   if (message.find("smaller than required_chars") != std::string::npos) {
     return UserError("tokenizer.vocab_size: " + size +
@@ -131,6 +131,9 @@ std::optional<std::int64_t> send_lines(const NextLine& next_line, ChildProcess& 
 // The library asks for minutes to find that a text does not yield what it never can: each piece
 // that is no special is a byte, a character, or what one place in the text was joined to.
 void check_size(std::int64_t characters, const TokenizerConfig& config) {
+  if (characters == 0) {
+    throw UserError("data.train: the text is empty: there is nothing to learn from");
+  }
   constexpr std::int64_t kSpecials = 4;
   constexpr std::int64_t kBytes = 256;
   constexpr std::int64_t kLargest = std::int64_t{1} << 30;  // its sums of sizes have 32 bits

@@ -84,6 +84,9 @@ std::string make_dictionary(const WordCounts& counts, const TokenizerConfig& con
   }
   const std::vector<std::int32_t> kept = kept_words(counts, config);
   if (kept.empty()) {
+    if (config.min_count <= 1) {
+      throw UserError("data.train: the text holds no word beside specials");
+    }
     throw UserError("tokenizer.min_count: no word of the training text occurs " +
                     std::to_string(config.min_count) + " times or more; lower it");
   }

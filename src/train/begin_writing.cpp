@@ -13,6 +13,7 @@
 #include "train/training_run.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/input_file.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -61,7 +62,8 @@ std::string work_summary(const TrainingRun& run) {
 // Whether a file is the resolved config of a run, of this version or another: every section spelled
 // out. The config that a user wrote is hardly ever that.
 bool is_resolved_config(const fs::path& file) {
-  const auto json = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  const auto json =
+      nlohmann::json::parse(read_regular_file(file), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("run_name")) {
     return false;
   }
@@ -74,16 +76,17 @@ bool is_resolved_config(const fs::path& file) {
 // Where a run has its files, those of the same name that no run made must stay what they are.
 void require_no_stranger(const fs::path& directory) {
   const auto refuse = [](const fs::path& file) {
-    throw UserError(file.string() +
-                    ": is no run's file, and would be overwritten; choose another --run-dir");
+    throw UserError(
+        file.string() +
+        ": is no run's file, or a damaged one, and would be overwritten; choose another "
+        "--run-dir, or remove it");
   };
-  std::error_code none;
   const fs::path config = directory / kConfigFile;
-  if (fs::exists(config, none)) {
+  if (has_entry(config)) {
     return is_resolved_config(config) ? void() : refuse(config);
   }
   for (const char* name : {kLogFile, kMetricsFile}) {
-    if (fs::exists(directory / name, none)) {
+    if (has_entry(directory / name)) {
       refuse(directory / name);
     }
   }

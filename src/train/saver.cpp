@@ -1,6 +1,7 @@
 #include "train/saver.h"
 
 #include <exception>
+#include <filesystem>
 #include <string>
 
 #include "checkpoint/checkpoint.h"
@@ -16,8 +17,9 @@ bool Saver::save() {
   state.optimizer_updates = run_.optimizer.updates();
   state.loss_scale = run_.scaler.scale();
   state.scale_growth_count = run_.scaler.growth_count();
+  std::filesystem::path path;
   try {
-    write();
+    path = write();
   } catch (const std::exception& error) {  // no memory for a copy, too: none of it ends a training
     failed_ = true;
     events_.note(state.step, "save_failed",
@@ -27,25 +29,25 @@ bool Saver::save() {
     return false;
   }
   tidy();
+  events_.note(state.step, "saved", "saved " + path.string());
   return true;
 }
 
-void Saver::write() {
+std::filesystem::path Saver::write() {
   const auto still_ours = [this](SaveStage stage) {
     if (stage == SaveStage::manifest_written) {
       run_.directory.require_ours();
     }
   };
   run_.directory.require_ours();
-  const auto path = save_checkpoint(run_.directory.path(),
-                                    {.config = run_.config,
-                                     .model = *run_.model,
-                                     .optimizer = run_.optimizer,
-                                     .state = run_.state,
-                                     .tokenizer = *run_.tokenizer,
-                                     .unigram_counts = run_.unigram_counts},
-                                    still_ours);
-  events_.note(run_.state.step, "saved", "saved " + path.string());
+  return save_checkpoint(run_.directory.path(),
+                         {.config = run_.config,
+                          .model = *run_.model,
+                          .optimizer = run_.optimizer,
+                          .state = run_.state,
+                          .tokenizer = *run_.tokenizer,
+                          .unigram_counts = run_.unigram_counts},
+                         still_ours);
 }
 
 // The checkpoint is safe; what goes wrong here costs room, or a link.

@@ -1,7 +1,7 @@
 // Saves checkpoints and keeps the run directory in order. A failed save is told and survived.
 #pragma once
 
-#include <cstdint>
+#include <filesystem>
 
 #include "train/events.h"
 #include "train/training_run.h"
@@ -19,7 +19,7 @@ class Saver {
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:
-  void write();
+  std::filesystem::path write();
   void tidy();
 
   TrainingRun& run_;

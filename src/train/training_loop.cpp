@@ -75,7 +75,8 @@ ExitStatus TrainingLoop::run() {
     bar_.finish();
     events_.note(state_.step, "failed",
                  "training stops at step " + format_count(state_.step) +
-                     (is_amid_change_ ? "; nothing was saved" : save_and_tell()),
+                     (is_amid_change_ ? "; nothing was saved"
+                                      : save_and_tell() + ", once what stops it is seen to"),
                  log::Level::error);
     throw;
   }
@@ -361,6 +362,12 @@ ExitStatus TrainingLoop::stop(ExitStatus status) {
 
 ExitStatus TrainingLoop::end() {
   bar_.finish();
+  if (is_loss_high(run_.model->size().vocab_size, state_)) {
+    events_.note(state_.step, "loss_high",
+                 "the loss of the last updates is more than 3 times that of guessing; try a lower "
+                 "optimizer.lr or a longer schedule.warmup_steps",
+                 log::Level::warning);
+  }
   events_.note(state_.step, "done",
                "done: " + state_.finish_reason + ", " + format_count(state_.tokens) +
                    " tokens seen in " + format_duration(meter_.elapsed_s()));

@@ -41,15 +41,19 @@ bool holds_a_note(int descriptor) {
 
 }  // namespace
 
+// Not through a link: what it leads to is no lock of ours.
 FileLock FileLock::open(const fs::path& path) {
   constexpr mode_t kMode = 0666;  // less what the umask takes
-  int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+  constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | kFlags, kMode);
   const bool made = descriptor >= 0;
   if (!made && errno == EEXIST) {
-    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
+    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | kFlags, kMode);
   }
-  if (descriptor < 0 && (errno == EACCES || errno == EPERM || errno == EROFS)) {
-    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int why = errno;
+  if (descriptor < 0 && (why == EACCES || why == EPERM || why == EROFS)) {
+    descriptor = ::open(path.c_str(), O_RDONLY | kFlags);
+    errno = errno == ENOENT ? why : errno;
   }
   if (descriptor < 0) {
     fail(path);

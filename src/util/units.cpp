@@ -86,6 +86,9 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_fixed(double value, int digits) {
+  if (std::isnan(value)) {
+    return "nan";  // whatever its sign
+  }
   return print("%.*f", digits, value);
 }
 

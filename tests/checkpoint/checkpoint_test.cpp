@@ -214,6 +214,13 @@ TEST_F(CheckpointTest, WithFiguresThatNoTrainingComesToIsRefused) {
       {"elapsed_s", -1},
       {"loss_sum", nullptr},
       {"loss_tokens", -1},
+      {"loss_sum", 1e300},
+      {"window_updates", 9223372036854775807},
+      {"window_loss_sum", -1},
+      {"former_window_loss", 1e300},
+      {"low_loss_step", 2},
+      {"loss_scale", 1e300},
+      {"scale_growth_count", 5000},
       {"threads", -1}};
   for (const auto& [key, value] : figures) {
     const fs::path path = training_.save(run_, 1);

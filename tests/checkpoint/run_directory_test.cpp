@@ -201,7 +201,9 @@ TEST_F(RunDirectoryTest, RemovesALinkToACheckpointAndNotWhereItLeads) {
   fs::create_directory_symlink(directory_ / "elsewhere", checkpoints_ / "step-00000001");
   RunDirectory run(path_);
   run.remove_old_checkpoints({}, -1);
-  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(2, 3));
+  EXPECT_THAT(run.checkpoint_steps(), ElementsAre(1, 2, 3));  // who made it wants it
+  run.remove_checkpoints_after(0);
+  EXPECT_THAT(run.checkpoint_steps(), IsEmpty());
   EXPECT_FALSE(has_entry(checkpoints_ / "step-00000001"));
   EXPECT_TRUE(fs::exists(directory_ / "elsewhere/manifest.json"));
 }
@@ -235,7 +237,13 @@ TEST_F(RunDirectoryTest, LeavesAloneWhatIsNoLinkUnderTheNamesOfLinks) {
   put_steps(3);
   put("best");
   write_file(checkpoints_ / "latest", "mine");
+  write_file(path_ / "config.json.tmp.17", "half");
+  write_file(path_ / "metrics.jsonl.tmp.17.2", "half");
+  write_file(path_ / "notes.tmp.17", "mine");
   RunDirectory run(path_);
+  EXPECT_FALSE(fs::exists(path_ / "config.json.tmp.17"));
+  EXPECT_FALSE(fs::exists(path_ / "metrics.jsonl.tmp.17.2"));
+  EXPECT_TRUE(fs::exists(path_ / "notes.tmp.17"));
   run.link({}, 1);
   run.link(keeping_no_best(), 1);
   run.remove_old_checkpoints({}, -1);
@@ -291,6 +299,25 @@ TEST_F(RunDirectoryTest, ThatIsNoLongerOursIsNotChanged) {
   EXPECT_THROW(run.link({}, 1), WriteError);
   EXPECT_THAT(run.checkpoint_steps(), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(entries(), 4);
+}
+
+TEST_F(RunDirectoryTest, LeavesLinksThatLeadElsewhereUnderTheNamesOfLinks) {
+  put_steps(3);
+  fs::create_symlink(directory_ / "elsewhere/step-00000001", checkpoints_ / "latest");
+  fs::create_symlink("../notes", checkpoints_ / "best");
+  RunDirectory run(path_);
+  run.link({}, 1);
+  run.link(keeping_no_best(), 1);
+  EXPECT_EQ(fs::read_symlink(checkpoints_ / "latest"), directory_ / "elsewhere/step-00000001");
+  EXPECT_EQ(fs::read_symlink(checkpoints_ / "best"), "../notes");
+}
+
+TEST_F(RunDirectoryTest, IsNotLockedThroughALink) {
+  make_directories(path_);
+  write_file(directory_ / "mine", "");
+  fs::create_symlink(directory_ / "mine", path_ / ".lock");
+  EXPECT_THROW(const RunDirectory run(path_), WriteError);
+  EXPECT_EQ(read_file(directory_ / "mine"), "");
 }
 
 TEST_F(RunDirectoryTest, LeavesALockFileOfSomethingElseAsItIs) {

@@ -112,9 +112,37 @@ TEST_F(SafeFiles, FilesThatNoRunMadeAreNotOverwritten) {
     expect_refused(workspace_, train(std::string("other-") + name),
                    {std::string(name) + ": is no run's file"});
   }
+  fs::create_directory(workspace_ / "pipe");
+  ASSERT_EQ(::mkfifo((workspace_ / "pipe/config.json").c_str(), 0600), 0);
+  expect_refused(workspace_, train("pipe"), {"pipe/config.json: cannot be read"});
+  fs::create_directory(workspace_ / "loop");
+  fs::create_symlink("config.json", workspace_ / "loop/config.json");
+  expect_refused(workspace_, train("loop"), {"loop/config.json: cannot be read"});
   workspace_.write("mine/notes.txt", "mine");
   EXPECT_EQ(workspace_.run(train("mine")).status, 0);
   EXPECT_EQ(workspace_.read("mine/notes.txt"), "mine");
+}
+
+TEST_F(SafeFiles, FilesUnderTheNamesOfTokenizersInTheCacheAreNotOverwritten) {
+  ASSERT_EQ(workspace_.run({"prepare", "tiny.json"}).status, 0);
+  for (const auto& entry : fs::directory_iterator(workspace_ / "cache")) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("tokenizer-")) {
+      continue;
+    }
+    const std::string places = "data.cache_dir=cache-other";
+    workspace_.write("cache-other/" + name, "mine");
+    expect_refused(workspace_, {"prepare", "tiny.json", "--set", places},
+                   {name + ": stands where"});
+    fs::remove(workspace_ / "cache-other" / name);
+    workspace_.write("diary.txt", "mine");
+    fs::create_symlink("../diary.txt", workspace_ / "cache-other" / name);
+    expect_refused(workspace_, {"prepare", "tiny.json", "--set", places}, {name + ": is a link"});
+    EXPECT_EQ(workspace_.read("diary.txt"), "mine");
+    fs::remove(workspace_ / "cache-other" / name);
+  }
+  EXPECT_EQ(workspace_.run({"prepare", "tiny.json", "--set", "data.cache_dir=cache-other"}).status,
+            0);
 }
 
 TEST_F(SafeFiles, ARunWhoseDirectoryIsRemovedTrainsOnAndEndsWithFour) {

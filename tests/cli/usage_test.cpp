@@ -118,8 +118,8 @@ TEST_F(Usage, AConfigMayComeFromAPipeWhichIsReadOnce) {
               HasSubstr('"' + (workspace() / "train.txt").string() + '"'));
   EXPECT_EQ(with_pipe({"inspect", "pipe", "--json", "--set", size}).out,
             workspace().run({"inspect", "tiny.json", "--json", "--set", size}).out);
-  const Outcome bench = with_pipe({"bench", "pipe", "--set", size, "--repeat", "1", "--attentions",
-                                   "t1,norm", "--json"});
+  const Outcome bench = with_pipe(
+      {"bench", "pipe", "--set", size, "--repeat", "1", "--attentions", "t1,norm", "--json"});
   EXPECT_EQ(nlohmann::json::parse(bench.out).at("rows").size(), 2U) << bench.err;
   const Outcome unnamed = with_pipe({"train", "pipe"});
   EXPECT_EQ(unnamed.status, 2);

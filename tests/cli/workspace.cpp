@@ -78,7 +78,7 @@ Outcome Workspace::run(const Arguments& arguments, const std::string& input) con
 std::map<std::string, std::string> Workspace::content() const {
   std::map<std::string, std::string> content;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
-    const std::string name = std::filesystem::relative(entry.path(), path_).string();
+    const std::string name = entry.path().lexically_relative(path_).string();
     if (name.starts_with("cache") || name.ends_with(".lock")) {
       continue;
     }

@@ -155,10 +155,12 @@ TEST_F(Prepare, RefusesToReplaceWhatIsNoCache) {
 
 TEST_F(Prepare, RemovesWhatDeadWritersLeftAndNothingElse) {
   const std::string digest(32, 'a');
-  const std::vector<std::string> left{
-      "train-" + digest + ".tokens.tmp.123", "valid-" + digest + ".tokens.tmp.tmp.9",
-      "tokenizer-" + digest + ".model.tmp.123", "tokenizer-" + digest + ".txt.sha256.tmp.123",
-      "index.json.tmp.77", "index.json.tmp.77.1"};
+  const std::vector<std::string> left{"train-" + digest + ".tokens.tmp.123",
+                                      "valid-" + digest + ".tokens.tmp.tmp.9",
+                                      "tokenizer-" + digest + ".model.tmp.123",
+                                      "tokenizer-" + digest + ".txt.sha256.tmp.123",
+                                      "index.json.tmp.77",
+                                      "index.json.tmp.77.1"};
   const std::vector<std::string> kept{"train-" + digest + ".tokens",
                                       "train-" + digest + ".tokens.tmp.",
                                       "train-" + digest + ".tokens.tmp.12x",

@@ -43,7 +43,8 @@ TEST(Embedding, HandsTheGradientOfADerivedWeightOn) {
 }
 
 TEST(Embedding, RefusesATokenThatIsNoRow) {
-  EXPECT_THROW((void)scaled_embedding(normal({7, 5}, 1), at::full({1}, 7, at::kLong), 1), c10::Error);
+  EXPECT_THROW((void)scaled_embedding(normal({7, 5}, 1), at::full({1}, 7, at::kLong), 1),
+               c10::Error);
 }
 
 }  // namespace

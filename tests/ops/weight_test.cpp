@@ -25,7 +25,7 @@ TEST(Weight, IsCopiedOnceUntilItChanges) {
     value.mul_(2);
   }
   EXPECT_TRUE(at::equal(weight.operand(at::kBFloat16), value.detach().to(at::kBFloat16)));
-  EXPECT_TRUE(weight.operand(at::kBFloat16).is_same(first));  // in the same memory
+  EXPECT_TRUE(weight.operand(at::kBFloat16).is_same(first));       // in the same memory
   EXPECT_EQ(weight.operand(at::kHalf).scalar_type(), at::kFloat);  // as a CPU multiplies it
 }
 

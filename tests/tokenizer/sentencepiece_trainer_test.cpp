@@ -78,7 +78,7 @@ TEST(SentencePieceTrainer, NamesTheLargestPossibleVocabulary) {
   for (const auto type : {SentencePieceModel::unigram, SentencePieceModel::bpe}) {
     const std::string fault = fault_of(config_of(type, 5000));
     ASSERT_THAT(fault, testing::HasSubstr("tokenizer.vocab_size"));
-    const std::size_t at = fault.find("largest possible is ");
+    const std::size_t at = fault.find("lower it to at most ");
     ASSERT_NE(at, std::string::npos) << fault;
     const std::int64_t largest = std::stoll(fault.substr(at + 20));
     EXPECT_EQ(fault_of(config_of(type, largest)), "none");
