@@ -65,19 +65,21 @@ std::string AppendFile::write(std::string_view record) {
     return system_reason(errno);
   }
   const std::string bytes = (now.st_size == 0 ? options_.header : "") + std::string(record);
-  ssize_t written = 0;
-  do {
-    written = ::write(descriptor_, bytes.data(), bytes.size());
-  } while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(bytes.size())) {
-    return "";
+  std::string_view rest = bytes;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written > 0) {  // a part, where the disk is full: the next call tells why
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written == 0 || errno != EINTR) {
+      const std::string why = written < 0 ? system_reason(errno) : "no space left";
+      if (rest.size() < bytes.size()) {
+        torn_from_ = now.st_size;
+        (void)cut_torn_record();  // else with the next record
+      }
+      return why;
+    }
   }
-  std::string why = written < 0 ? system_reason(errno) : "no space left";
-  if (written > 0) {
-    torn_from_ = now.st_size;
-    (void)cut_torn_record();  // else with the next record
-  }
-  return why;
+  return "";
 }
 
 void AppendFile::append(std::string_view record) {
