@@ -112,7 +112,7 @@ void TextReader::clean(std::string& text) {
   if (source_.strip_cr) {
     findings_.dropped_carriage_returns += drop_carriage_returns(text);
   }
-  findings_.carriage_returns += std::ranges::count(text, '\r');
+  findings_.carriage_returns += count_byte(text, '\r');
   const InvalidUtf8 invalid = find_invalid_utf8(text);
   if (invalid.bytes > 0 && findings_.invalid_bytes == 0) {
     findings_.invalid_file = static_cast<std::int64_t>(file_);
@@ -120,7 +120,7 @@ void TextReader::clean(std::string& text) {
         file_lines_ + 1 + std::ranges::count(text.substr(0, invalid.first), '\n');
   }
   findings_.invalid_bytes += invalid.bytes;
-  file_lines_ += std::ranges::count(text, '\n');
+  file_lines_ += count_byte(text, '\n');
 }
 
 }  // namespace transnormer

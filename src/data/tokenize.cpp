@@ -17,7 +17,6 @@ namespace {
 struct ChunkTokens {
   std::vector<TokenId> ids;
   SplitCounts counts;  // without types and findings
-  TextLosses losses;
   bool lacks_line_end = false;
 };
 
@@ -33,7 +32,7 @@ std::int64_t count_words(std::string_view text) {
 }
 
 ChunkTokens tokenize_chunk(std::string_view text, const Tokenizer& tokenizer,
-                           std::optional<TokenId> line_end) {
+                           std::optional<TokenId> line_end, TextLosses& losses) {
   ChunkTokens chunk;
   chunk.ids.reserve(text.size() / 4);
   chunk.counts.bytes = static_cast<std::int64_t>(text.size());
@@ -41,7 +40,7 @@ ChunkTokens tokenize_chunk(std::string_view text, const Tokenizer& tokenizer,
   chunk.lacks_line_end = !text.ends_with('\n');
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
-    tokenizer.encode_line(line, chunk.ids, chunk.losses);
+    tokenizer.encode_line(line, chunk.ids, losses);
     if (line_end) {
       chunk.ids.push_back(*line_end);
     }
@@ -83,6 +82,7 @@ class CommonWords {
       counts_ = std::move(kept);
     }
   }
+  void merge(const CommonWords& more) { merge(more.counts_); }
   [[nodiscard]] std::vector<UnknownWord> commonest(std::size_t most) const {
     std::vector<std::int32_t> numbers = counts_.by_falling_count();
     numbers.resize(std::min(numbers.size(), most));
@@ -95,6 +95,32 @@ class CommonWords {
 
  private:
   WordCounts counts_;
+};
+
+// What one thread notes of the chunks that it encodes.
+class Notes {
+ public:
+  TextLosses& losses() { return losses_; }
+  // After a chunk of so many bytes: new unknown words are put to the others now and then.
+  void end_chunk(std::size_t bytes) {
+    constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+    constexpr std::int32_t kMostWords = 1 << 15;
+    bytes_ += bytes;
+    if (bytes_ > kMostBytes || losses_.unknown.words().size() > kMostWords) {
+      flush();
+    }
+  }
+  void flush() {
+    unknown_.merge(losses_.unknown);
+    losses_.unknown = {};
+    bytes_ = 0;
+  }
+  [[nodiscard]] const CommonWords& unknown() const { return unknown_; }
+
+ private:
+  TextLosses losses_;  // its unknown words since the last flush
+  CommonWords unknown_;
+  std::size_t bytes_ = 0;
 };
 
 // What the chunks of a text add up to.
@@ -110,9 +136,12 @@ struct Totals {
     counts.lines += chunk.counts.lines;
     counts.bytes += chunk.counts.bytes;
     counts.words += chunk.counts.words;
-    read_back.merge(chunk.losses.read_back);
-    unknown.merge(chunk.losses.unknown);
     lacks_line_end = lacks_line_end || chunk.lacks_line_end;
+  }
+  void add(Notes& notes) {
+    notes.flush();
+    read_back.merge(notes.losses().read_back);
+    unknown.merge(notes.unknown());
   }
 
   // Line ends that are coded must all be there; else there must be none.
@@ -169,10 +198,16 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
   TextReader reader(pass.source);
   log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
   Totals totals;
+  std::vector<Notes> notes(static_cast<std::size_t>(pass.threads));
   std::vector<std::uint8_t> seen(static_cast<std::size_t>(tokenizer.size()), 0);
   for_each_chunk(
       reader, pass.threads,
-      [&](int, std::string_view text) { return tokenize_chunk(text, tokenizer, end); },
+      [&](int thread, std::string_view text) {
+        Notes& own = notes[static_cast<std::size_t>(thread)];
+        ChunkTokens chunk = tokenize_chunk(text, tokenizer, end, own.losses());
+        own.end_chunk(text.size());
+        return chunk;
+      },
       [&](const ChunkTokens& chunk) {
         for (const TokenId id : chunk.ids) {
           seen[static_cast<std::size_t>(id)] = 1;
@@ -182,6 +217,9 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
         bar.update(totals.counts.bytes);
       });
   bar.finish();
+  for (Notes& of_thread : notes) {
+    totals.add(of_thread);
+  }
   SplitCounts& counts = totals.counts;
   if (counts.words == 0) {
     const std::vector<std::filesystem::path>& files = pass.source.files;

@@ -1,6 +1,7 @@
 #include "tokenizer/plain_text.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tokenizer/utf8.h"
@@ -8,15 +9,26 @@
 namespace transnormer {
 namespace {
 
+std::uint64_t eight_at(const char* from) {
+  std::uint64_t eight = 0;
+  std::memcpy(&eight, from, sizeof eight);
+  return eight;
+}
+
 // How many bytes at the start are ASCII, up to seven more left out.
 std::size_t ascii_length(std::string_view text) {
   constexpr std::uint64_t kHighBits = 0x8080808080808080;
+  const char* const from = text.data();
   std::size_t length = 0;
-  for (std::uint64_t eight = 0; length + sizeof eight <= text.size(); length += sizeof eight) {
-    std::memcpy(&eight, text.data() + length, sizeof eight);
-    if ((eight & kHighBits) != 0) {
+  for (; length + 32 <= text.size(); length += 32) {
+    const char* const at = from + length;
+    if (((eight_at(at) | eight_at(at + 8) | eight_at(at + 16) | eight_at(at + 24)) & kHighBits) !=
+        0) {
       break;
     }
+  }
+  while (length + 8 <= text.size() && (eight_at(from + length) & kHighBits) == 0) {
+    length += 8;
   }
   return length;
 }
@@ -50,6 +62,26 @@ InvalidUtf8 find_invalid_utf8(std::string_view text) {
     at += step.size == 1 ? ascii_length(text.substr(at)) : 0;
   }
   return found;
+}
+
+std::int64_t count_byte(std::string_view text, char byte) {
+  constexpr std::size_t kLanes = 32;
+  constexpr std::size_t kMostSteps = 255;  // that a lane can count
+  std::int64_t count = 0;
+  while (text.size() >= kLanes) {
+    const std::size_t steps = std::min(text.size() / kLanes, kMostSteps);
+    std::array<std::uint8_t, kLanes> lanes{};
+    for (std::size_t step = 0; step < steps; ++step) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] += static_cast<std::uint8_t>(text[step * kLanes + lane] == byte);
+      }
+    }
+    for (const std::uint8_t lane : lanes) {
+      count += lane;
+    }
+    text.remove_prefix(steps * kLanes);
+  }
+  return count + std::ranges::count(text, byte);
 }
 
 }  // namespace transnormer

@@ -24,4 +24,7 @@ struct InvalidUtf8 {
 };
 [[nodiscard]] InvalidUtf8 find_invalid_utf8(std::string_view text);
 
+// How often a byte occurs. Made for all of a text to go through: many bytes a step.
+[[nodiscard]] std::int64_t count_byte(std::string_view text, char byte);
+
 }  // namespace transnormer

@@ -36,5 +36,15 @@ TEST(PlainText, KnowsWhatIsNoUtf8WhereverItStands) {
   }
 }
 
+TEST(CountByte, CountsInTextsOfAnyLength) {
+  std::string text;
+  for (std::int64_t lines = 0; lines < 700; ++lines) {
+    EXPECT_EQ(count_byte(text, '\n'), lines);
+    EXPECT_EQ(count_byte(text, '\r'), 0);
+    text += std::string(static_cast<std::size_t>(lines % 37), 'x') + '\n';
+  }
+  EXPECT_EQ(count_byte(std::string(100'000, '\r'), '\r'), 100'000);
+}
+
 }  // namespace
 }  // namespace transnormer
