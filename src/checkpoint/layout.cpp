@@ -9,7 +9,6 @@
 
 #include "util/error.h"
 #include "util/file.h"
-#include "util/input_file.h"
 
 namespace transnormer {
 namespace fs = std::filesystem;

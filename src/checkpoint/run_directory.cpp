@@ -15,7 +15,6 @@
 #include "log/console.h"
 #include "util/error.h"
 #include "util/file.h"
-#include "util/input_file.h"
 
 namespace transnormer {
 namespace fs = std::filesystem;
@@ -69,12 +68,16 @@ RunDirectory::RunDirectory(const fs::path& path)
     clean_run_files(path_);
     clean_checkpoints(checkpoints());
   } catch (...) {  // no destructor runs after this
-    new_entries_.remove();
+    end_trial();
     throw;
   }
 }
 
 RunDirectory::~RunDirectory() {
+  end_trial();
+}
+
+void RunDirectory::end_trial() {
   if (is_ours()) {
     new_entries_.remove();  // while nobody else can have the lock
   } else {
@@ -156,8 +159,12 @@ void RunDirectory::link(const CheckpointConfig& config, std::int64_t best_step) 
 }
 
 void RunDirectory::set_link(const char* name, std::int64_t step) {
+  const std::optional<std::int64_t> linked = linked_step(checkpoints() / name);
+  if (linked == step) {
+    return;
+  }
   try {
-    if (is_link(checkpoints() / name) && !linked_step(checkpoints() / name)) {
+    if (is_link(checkpoints() / name) && !linked) {
       throw WriteError((checkpoints() / name).string() +
                        ": is a link to something else than a checkpoint beside it, and stays");
     }

@@ -63,6 +63,7 @@ class RunDirectory {
 
  private:
   [[nodiscard]] std::filesystem::path checkpoints() const;
+  void end_trial();  // what was made goes, unless it was kept or is no longer ours
   void set_link(const char* name, std::int64_t step);
   void remove(const std::vector<std::int64_t>& steps);
 

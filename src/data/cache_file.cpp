@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "tokenizer/utf8.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -79,10 +80,7 @@ std::string text(const Word& word) {
 Word word_field(const UnknownWord& unknown) {
   Word word{.count = unknown.count};
   std::size_t size = std::min(unknown.word.size(), word.text.size());
-  const auto continues = [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
-  };
-  while (size > 0 && size < unknown.word.size() && continues(unknown.word[size])) {
+  while (size > 0 && size < unknown.word.size() && continues_character(unknown.word[size])) {
     --size;
   }
   std::copy_n(unknown.word.begin(), size, word.text.begin());

@@ -19,7 +19,6 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "util/hash.h"
-#include "util/input_file.h"
 #include "util/philox.h"
 
 namespace transnormer {

@@ -13,6 +13,7 @@
 
 #include "log/console.h"
 #include "tokenizer/sentencepiece_log.h"
+#include "tokenizer/utf8.h"
 #include "util/child_process.h"
 #include "util/error.h"
 #include "util/memory.h"
@@ -74,10 +75,6 @@ UserError refusal(const std::string& message, const TokenizerConfig& config) {
                      (config.byte_fallback ? " and the 256 byte pieces" : ""));
   }
   return UserError("tokenizer: sentencepiece cannot be trained on this text: " + message);
-}
-
-bool continues_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
 // Where a line that is too long is cut: before its last space, else between two characters.

@@ -9,6 +9,11 @@ namespace transnormer {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
+// Whether a byte of well-formed text stands inside a character, behind its first.
+[[nodiscard]] constexpr bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
 struct Utf8Step {
   enum class Kind { character, invalid, incomplete };
   Kind kind;

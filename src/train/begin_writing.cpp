@@ -13,7 +13,6 @@
 #include "train/training_run.h"
 #include "util/error.h"
 #include "util/file.h"
-#include "util/input_file.h"
 #include "util/units.h"
 
 namespace transnormer {

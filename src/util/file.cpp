@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "util/error.h"
+#include "util/input_file.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -89,6 +90,11 @@ void close_file(int descriptor, const fs::path& path) {
   }
 }
 
+[[noreturn]] void refuse_size(const fs::path& path, std::int64_t limit) {
+  throw UserError(path.string() + ": holds more than " + format_bytes(static_cast<double>(limit)) +
+                  ", too much to be what is expected");
+}
+
 }  // namespace
 
 std::string read_file(const fs::path& path, std::int64_t limit) {
@@ -117,14 +123,20 @@ std::string read_file(const fs::path& path, std::int64_t limit) {
     }
     if (std::ssize(bytes) + got > limit) {
       ::close(descriptor);
-      throw UserError(path.string() + ": holds more than " +
-                      format_bytes(static_cast<double>(limit)) +
-                      ", too much to be what is expected");
+      refuse_size(path, limit);
     }
     bytes.append(buffer, static_cast<std::size_t>(got));
   }
   ::close(descriptor);
   return bytes;
+}
+
+std::string read_regular_file(const fs::path& path, std::int64_t limit) {
+  const InputFile file(path);
+  if (file.size() > limit) {
+    refuse_size(path, limit);
+  }
+  return file.text();
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {

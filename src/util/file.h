@@ -15,6 +15,9 @@ namespace transnormer {
 inline constexpr std::int64_t kLargestWholeFile = std::int64_t{1} << 30;
 [[nodiscard]] std::string read_file(const std::filesystem::path& path,
                                     std::int64_t limit = kLargestWholeFile);
+// The same for regular files only: never waits, as a pipe would make it.
+[[nodiscard]] std::string read_regular_file(const std::filesystem::path& path,
+                                            std::int64_t limit = kLargestWholeFile);
 
 // Writes and flushes to the disk, over what an existing file holds. Files are made for all whom the
 // umask lets, here and below.

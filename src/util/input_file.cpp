@@ -8,7 +8,6 @@
 
 #include "util/error.h"
 #include "util/signal.h"
-#include "util/units.h"
 
 namespace transnormer {
 namespace {
@@ -81,15 +80,6 @@ void InputFile::for_each_piece(std::int64_t offset,
     take(piece);
     offset += std::ssize(piece);
   }
-}
-
-std::string read_regular_file(const std::filesystem::path& path, std::int64_t limit) {
-  const InputFile file(path);
-  if (file.size() > limit) {
-    throw UserError(path.string() + ": holds more than " +
-                    format_bytes(static_cast<double>(limit)) + ", too much to be what is expected");
-  }
-  return file.text();
 }
 
 }  // namespace transnormer

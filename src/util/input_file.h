@@ -38,9 +38,4 @@ class InputFile {
   std::int64_t size_ = 0;
 };
 
-// All of a regular file of at most `limit` bytes: never waits, as a pipe would make it. Throws
-// UserError.
-[[nodiscard]] std::string read_regular_file(const std::filesystem::path& path,
-                                            std::int64_t limit = std::int64_t{1} << 30);
-
 }  // namespace transnormer

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -13,6 +12,7 @@
 #include "checkpoint/fixture.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/run_directory.h"
+#include "util/child.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/temporary_directory.h"
@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::first_difference;
+using test::status_of_child;
 using test::TinyTraining;
 using ::testing::ElementsAre;
 
@@ -29,16 +30,6 @@ constexpr SaveStage kStages[] = {
     SaveStage::begun,         SaveStage::model_written,    SaveStage::optimizer_written,
     SaveStage::files_written, SaveStage::manifest_written, SaveStage::renamed};
 constexpr int kCrashed = 9;
-
-int status_of_child(const std::function<int()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::_exit(body());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 class Save : public ::testing::Test {
  protected:

@@ -5,30 +5,17 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <functional>
-
+#include "util/child.h"
 #include "util/error.h"
 
 namespace transnormer {
 namespace {
 
-// What `body` gives in a process of its own, whose settings end with it.
-int apart(const std::function<int()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::_exit(body());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 TEST(Processors, AreThoseOfTheAffinity) {
   EXPECT_GE(processors(), 1);
-  EXPECT_EQ(apart([] {
+  EXPECT_EQ(test::status_of_child([] {
               cpu_set_t mine;
               ::sched_getaffinity(0, sizeof mine, &mine);
               cpu_set_t first;
@@ -45,7 +32,7 @@ TEST(Processors, AreThoseOfTheAffinity) {
 
 TEST(AllowedProcessors, AreNoMoreThanTheEnvironmentAsksFor) {
   const auto with = [](const char* variable, const char* value) {
-    return apart([=] {
+    return test::status_of_child([=] {
       ::unsetenv("OMP_NUM_THREADS");
       ::unsetenv("OMP_THREAD_LIMIT");
       ::setenv(variable, value, 1);
@@ -72,7 +59,7 @@ TEST(RequiredThreads, AreRefusedInOneLineWhereTheSystemDoesNotGrantThem) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "AddressSanitizer needs address space without a limit";
 #endif
-  EXPECT_EQ(apart([] {
+  EXPECT_EQ(test::status_of_child([] {
               const struct rlimit few { .rlim_cur = 300 << 20, .rlim_max = 300 << 20 };
               if (::setrlimit(RLIMIT_AS, &few) != 0) {
                 return 6;
