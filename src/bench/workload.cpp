@@ -9,8 +9,9 @@
 
 #include "model/flops.h"
 #include "model/footprint.h"
-#include "model/recorded_pass.h"
-#include "ops/linear_cross_entropy.h"
+#include "model/graphed_pass.h"
+#include "model/weights.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
@@ -131,7 +132,7 @@ class TrainWorkload final : public ModelWorkload {
   double lr_;
   at::Tensor inputs_;
   at::Tensor targets_;
-  RecordedPass pass_;
+  GraphedPass pass_;
 };
 
 class InferWorkload final : public ModelWorkload {

@@ -12,6 +12,7 @@
 #include "checkpoint/state_check.h"
 #include "checkpoint/unigram_file.h"
 #include "config/load.h"
+#include "model/model_size.h"
 #include "tokenizer/word_dictionary.h"
 #include "util/error.h"
 #include "util/file.h"
@@ -160,26 +161,6 @@ void Checkpoint::load_into(TransNormer& model) const {
 void Checkpoint::load_into(AdamW& optimizer) const {
   read_safetensors(files_.at(kOptimizerFile), optimizer.named_state());
   optimizer.set_updates(state_.optimizer_updates);
-}
-
-ModelSize model_size(const Config& config, const Tokenizer* tokenizer) {
-  ModelSize size;
-  size.max_positions = config.data.tokens_per_sample;
-  size.vocab_size = config.model.vocab_size;
-  if (size.vocab_size == 0) {
-    size.vocab_size = tokenizer != nullptr ? tokenizer->size() : made_vocab_size(config.tokenizer);
-  }
-  if (size.vocab_size == 0) {
-    throw UserError(
-        "model.vocab_size: the size of the vocabulary is not known without its tokenizer; set "
-        "model.vocab_size (or tokenizer.vocab_size)");
-  }
-  if (tokenizer != nullptr && size.vocab_size < tokenizer->size()) {
-    throw UserError("model.vocab_size: " + format_count(size.vocab_size) +
-                    " rows are too few for the " + format_count(tokenizer->size()) +
-                    " tokens of the tokenizer; set 0 or at least that many");
-  }
-  return size;
 }
 
 }  // namespace transnormer

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,33 +17,6 @@
 #include "util/input_file.h"
 
 namespace transnormer {
-
-// Everything a save writes.
-struct CheckpointContent {
-  const Config& config;
-  const TransNormer& model;
-  const AdamW& optimizer;
-  const TrainingState& state;
-  const Tokenizer& tokenizer;
-  const std::vector<std::int64_t>& unigram_counts;
-};
-
-// The points a save passes, in this order; a crash at any of them leaves whole checkpoints only.
-enum class SaveStage {
-  begun,  // the temporary directory is there
-  model_written,
-  optimizer_written,
-  files_written,     // all but the manifest
-  manifest_written,  // the temporary directory is a whole checkpoint
-  renamed,           // it has its name
-};
-
-// Writes `checkpoints/step-XXXXXXXX` in the run directory, which must be there: temporary
-// directory, flush, rename. A checkpoint of the same step is replaced. Throws WriteError; the
-// checkpoints before it stay. `on_stage` is told of each stage, and gives the save up by throwing.
-std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir,
-                                      const CheckpointContent& content,
-                                      const std::function<void(SaveStage)>& on_stage = {});
 
 // A checkpoint whose manifest has been verified: sizes and SHA-256 of every file. What is loaded
 // from it later is what was verified, even where it is removed meanwhile.
@@ -82,9 +54,5 @@ class Checkpoint {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<std::int64_t> unigram_counts_;
 };
-
-// Rows of the embedding for this config and tokenizer; UserError where they do not fit or neither
-// tells (tokenizer may be null: model.vocab_size, else tokenizer.vocab_size).
-[[nodiscard]] ModelSize model_size(const Config& config, const Tokenizer* tokenizer);
 
 }  // namespace transnormer

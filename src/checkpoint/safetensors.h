@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/transnormer.h"
+#include "model/weights.h"
 #include "util/input_file.h"
 
 namespace transnormer {

@@ -1,4 +1,5 @@
-// Writing a checkpoint so that it is whole or absent.
+#include "checkpoint/save.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -8,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/removal.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/unigram_file.h"

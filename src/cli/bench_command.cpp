@@ -16,7 +16,8 @@
 #include "config/load.h"
 #include "config/names.h"
 #include "log/console.h"
-#include "ops/device.h"
+#include "model/model_size.h"
+#include "ops/runtime/device.h"
 #include "util/file.h"
 #include "util/units.h"
 

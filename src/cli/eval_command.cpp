@@ -18,7 +18,7 @@
 #include "eval/evaluate.h"
 #include "log/console.h"
 #include "log/progress.h"
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 #include "util/file.h"
 #include "util/processors.h"
 #include "util/signal.h"

@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "generate/generate.h"
 #include "log/console.h"
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 #include "util/file.h"
 #include "util/processors.h"
 #include "util/signal.h"

@@ -16,7 +16,9 @@
 #include "data/cache_file.h"
 #include "model/flops.h"
 #include "model/footprint.h"
-#include "ops/device.h"
+#include "model/model_size.h"
+#include "model/weights.h"
+#include "ops/runtime/device.h"
 #include "tokenizer/tokenizer.h"
 #include "util/units.h"
 

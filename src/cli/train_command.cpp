@@ -9,7 +9,7 @@
 #include "cli/options.h"
 #include "config/fields.h"
 #include "config/load.h"
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 #include "train/trainer.h"
 #include "util/error.h"
 #include "util/file.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "ops/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "util/error.h"
 
 namespace transnormer {

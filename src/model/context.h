@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ops/dropout.h"
-#include "ops/stop_check.h"
+#include "ops/runtime/stop_check.h"
 
 namespace transnormer {
 
@@ -27,7 +27,7 @@ struct ForwardContext {
   std::uint64_t seed = 0;
   std::int64_t update = 0;
   std::int64_t first_sample = 0;  // global number of the batch's first row
-  // Where both stand instead, in the GPU's memory, for a pass that is recorded (RecordedPass).
+  // Where both stand instead, in the GPU's memory, for a pass that is recorded (GraphedPass).
   const ops::kernels::LiveCounters* live = nullptr;
   std::int64_t first_position = 0;  // of the batch's first token; set by the model from the state
   // Asked before each layer, forward and backward, and before each slice of the loss; it must live

@@ -1,6 +1,7 @@
 #include "model/flops.h"
 
 #include "model/attention/attention.h"
+#include "model/weights.h"
 
 namespace transnormer {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "ops/linear.h"
+#include "ops/weights/linear.h"
 
 namespace transnormer {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "model/initializer.h"
-#include "ops/weight.h"
+#include "ops/weights/weight.h"
 
 namespace transnormer {
 

@@ -1,6 +1,6 @@
 #include "model/training_pass.h"
 
-#include "ops/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 namespace transnormer {
 

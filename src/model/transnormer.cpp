@@ -10,8 +10,8 @@
 #include "model/linear.h"
 #include "model/norm.h"
 #include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/linear.h"
+#include "ops/weights/embedding.h"
+#include "ops/weights/linear.h"
 #include "util/error.h"
 
 namespace transnormer {

@@ -12,8 +12,9 @@
 
 #include "config/config.h"
 #include "model/context.h"
+#include "model/model_size.h"
 #include "model/position.h"
-#include "ops/weight.h"
+#include "ops/weights/weight.h"
 
 namespace transnormer {
 
@@ -21,12 +22,6 @@ class Attention;
 class Layer;
 class Norm;
 class Table;
-
-// What a model needs to know beside its own config.
-struct ModelSize {
-  std::int64_t vocab_size = 0;     // rows of the embedding
-  std::int64_t max_positions = 0;  // rows of a learned position table: data.tokens_per_sample
-};
 
 class TransNormer : public torch::nn::Module {
  public:
@@ -73,25 +68,5 @@ class TransNormer : public torch::nn::Module {
   std::shared_ptr<Norm> final_norm_;  // null unless pre-norm
   std::shared_ptr<Table> output_;     // null where tied
 };
-
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-  bool trainable = true;
-};
-
-// Every tensor that a checkpoint holds (parameters and LRPE's frozen vectors), in a fixed order
-// under the names of the design: embed.weight, layers.0.attn.q_proj.weight, ..
-[[nodiscard]] std::vector<NamedTensor> named_tensors(const TransNormer& model);
-
-// Whether every weight is a finite number. Waits for the device.
-[[nodiscard]] bool has_finite_weights(const TransNormer& model);
-
-// Throws UserError where one is not; `name`, of the weights' origin, begins the message.
-void require_finite_weights(const TransNormer& model, const std::string& name);
-
-// Sets the published initial weights as a function of (seed, name): the same on any device. Throws
-// StoppedError when a signal asks to stop meanwhile.
-void initialize(TransNormer& model, std::uint64_t seed);
 
 }  // namespace transnormer

@@ -1,4 +1,5 @@
-// The tensors of a model by name, and how they start.
+#include "model/weights.h"
+
 #include <ATen/ATen.h>
 
 #include <cmath>

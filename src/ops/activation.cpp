@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "ops/launch.h"
+#include "ops/runtime/launch.h"
 
 namespace transnormer::ops {
 namespace {

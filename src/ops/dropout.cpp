@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/launch.h"
-#include "ops/philox_tensor.h"
+#include "ops/runtime/launch.h"
+#include "ops/runtime/philox_tensor.h"
 
 namespace transnormer::ops {
 namespace {

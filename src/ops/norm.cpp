@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "ops/launch.h"
+#include "ops/runtime/launch.h"
 
 namespace transnormer::ops {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "ops/launch.h"
 #include "ops/norm.h"
-#include "ops/philox_tensor.h"
+#include "ops/runtime/launch.h"
+#include "ops/runtime/philox_tensor.h"
 
 namespace transnormer::ops {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "model/transnormer.h"
+#include "model/weights.h"
 
 namespace transnormer {
 

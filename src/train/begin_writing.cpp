@@ -1,4 +1,5 @@
-// The moment from which a run changes its directory.
+#include "train/begin_writing.h"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -10,7 +11,6 @@
 #include "config/names.h"
 #include "log/console.h"
 #include "train/space.h"
-#include "train/training_run.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/units.h"

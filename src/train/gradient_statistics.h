@@ -13,6 +13,7 @@
 #include "checkpoint/training_state.h"
 #include "log/events.h"
 #include "model/transnormer.h"
+#include "model/weights.h"
 
 namespace transnormer {
 

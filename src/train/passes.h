@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/batches.h"
-#include "model/recorded_pass.h"
+#include "model/graphed_pass.h"
 #include "model/transnormer.h"
 
 namespace transnormer {
@@ -24,7 +24,7 @@ struct PassOptions {
   std::int64_t update = 0;
   double loss_scale = 1;
   std::function<bool()> should_stop = {};  // asked before each micro-batch, and on the way
-  RecordedPass* recorded = nullptr;        // the model's, kept between updates, makes them faster
+  GraphedPass* recorded = nullptr;         // the model's, kept between updates, makes them faster
 };
 
 // Adds the gradients of one update to the parameters': loss_scale times the loss summed over all

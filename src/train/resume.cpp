@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "config/load.h"
-#include "ops/kernel_view.h"
+#include "ops/runtime/kernel_view.h"
 #include "optim/schedule.h"
 #include "train/ending.h"
 #include "train/soundness.h"

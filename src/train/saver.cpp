@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/save.h"
 #include "log/console.h"
 #include "train/divergence.h"
 #include "util/error.h"

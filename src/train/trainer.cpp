@@ -4,6 +4,7 @@
 
 #include "config/names.h"
 #include "log/console.h"
+#include "train/begin_writing.h"
 #include "train/ending.h"
 #include "train/training_loop.h"
 #include "train/training_run.h"

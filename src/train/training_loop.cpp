@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "log/console.h"
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 #include "optim/gradients.h"
 #include "optim/schedule.h"
 #include "train/divergence.h"

@@ -9,7 +9,7 @@
 
 #include "data/batches.h"
 #include "log/progress.h"
-#include "model/recorded_pass.h"
+#include "model/graphed_pass.h"
 #include "train/events.h"
 #include "train/gradient_statistics.h"
 #include "train/meter.h"
@@ -78,7 +78,7 @@ class TrainingLoop {
   const Config& config_;
   TrainingState& state_;
   BatchLoader loader_;
-  RecordedPass recorded_;
+  GraphedPass recorded_;
   GradientStatistics statistics_;
   Saver saver_;
   Meter meter_;

@@ -5,7 +5,7 @@
 
 #include "eval/evaluate.h"
 #include "log/progress.h"
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 #include "util/units.h"
 
 namespace transnormer {

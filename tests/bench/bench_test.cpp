@@ -10,6 +10,7 @@
 
 #include "bench/workload.h"
 #include "model/flops.h"
+#include "model/weights.h"
 #include "util/error.h"
 
 namespace transnormer {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "checkpoint/save.h"
 #include "util/error.h"
 
 namespace transnormer::test {

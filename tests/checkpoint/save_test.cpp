@@ -1,4 +1,6 @@
 // What is left when a save is killed or fails.
+#include "checkpoint/save.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

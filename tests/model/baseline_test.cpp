@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/models.h"
+#include "model/weights.h"
 
 namespace transnormer::test {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "config/load.h"
 #include "model/transnormer.h"
+#include "model/weights.h"
 
 namespace transnormer {
 namespace {

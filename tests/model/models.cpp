@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "config/variant.h"
-#include "ops/linear_cross_entropy.h"
+#include "model/weights.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 namespace transnormer::test {
 namespace {

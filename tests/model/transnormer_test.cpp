@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/models.h"
+#include "model/weights.h"
 #include "util/error.h"
 
 namespace transnormer::test {

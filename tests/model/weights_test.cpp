@@ -1,4 +1,6 @@
 // Names, counts and initial values of a model's tensors.
+#include "model/weights.h"
+
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 #include "util/error.h"
 
 namespace transnormer {

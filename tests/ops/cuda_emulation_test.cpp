@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "ops/emulation.h"
-#include "ops/kernel_view.h"
-#include "ops/philox_tensor.h"
 #include "ops/reference.h"
-#include "ops/scratch.h"
+#include "ops/runtime/kernel_view.h"
+#include "ops/runtime/philox_tensor.h"
+#include "ops/runtime/scratch.h"
 
 namespace transnormer::ops {
 namespace {

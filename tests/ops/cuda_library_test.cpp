@@ -1,5 +1,5 @@
 // The GPU's library can be loaded and is complete; this needs no GPU.
-#include "ops/cuda_library.h"
+#include "ops/runtime/cuda_library.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

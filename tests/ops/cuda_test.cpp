@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "ops/block_attention.h"
-#include "ops/causal_linear_attention.h"
+#include "ops/attention/block_attention.h"
+#include "ops/attention/causal_linear_attention.h"
 #include "ops/cuda_device.h"
-#include "ops/cuda_library.h"
 #include "ops/dropout.h"
-#include "ops/kernel_view.h"
 #include "ops/operator_cases.h"
-#include "ops/recording.h"
 #include "ops/reference.h"
+#include "ops/runtime/cuda_graph.h"
+#include "ops/runtime/cuda_library.h"
+#include "ops/runtime/kernel_view.h"
 
 namespace transnormer::ops {
 namespace {
@@ -89,7 +89,7 @@ TEST_F(CudaOperators, DropoutMasksAreEqualBitForBit) {
 }
 
 TEST_F(CudaOperators, AReplayMakesTheMasksOfItsOwnUpdate) {
-  if (!Recording::possible(device)) {
+  if (!CudaGraph::possible(device)) {
     GTEST_SKIP() << "the program was built without kernels for the GPU";
   }
   const at::Tensor x = at::ones({4, 1000}, at::device(device));
@@ -102,12 +102,12 @@ TEST_F(CudaOperators, AReplayMakesTheMasksOfItsOwnUpdate) {
   const auto body = [&] { y.copy_(dropout(x, 0.4, live)); };
   body();
   y.zero_();
-  const Recording recording(body);
+  const CudaGraph graph(body);
   EXPECT_EQ(y.abs().sum().item<double>(), 0);  // recorded, not run
   for (const std::int64_t update : {4, 5}) {
     for (const std::int64_t sample : {0, 7}) {
       counters.copy_(at::tensor({update, sample}, at::kLong));
-      recording.replay();
+      graph.replay();
       const DropoutKey key{.seed = 9, .update = update, .layer = 3, .first_sample = sample};
       EXPECT_TRUE(at::equal(y, dropout(x, 0.4, key))) << update << ", " << sample;
     }
@@ -115,11 +115,11 @@ TEST_F(CudaOperators, AReplayMakesTheMasksOfItsOwnUpdate) {
 }
 
 TEST_F(CudaOperators, WhatFailsWhileItIsRecordedLeavesTheDeviceUsable) {
-  if (!Recording::possible(device)) {
+  if (!CudaGraph::possible(device)) {
     GTEST_SKIP() << "the program was built without kernels for the GPU";
   }
   const at::Tensor x = at::ones({4}, at::device(device));
-  EXPECT_THROW(Recording([&x] { (void)x.sum().item<double>(); }), c10::Error);
+  EXPECT_THROW(CudaGraph([&x] { (void)x.sum().item<double>(); }), c10::Error);
   EXPECT_EQ(x.sum().item<double>(), 4);
 }
 

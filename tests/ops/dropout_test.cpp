@@ -4,8 +4,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "ops/kernels/kernels.h"
-#include "ops/philox_tensor.h"
 #include "ops/reference.h"
+#include "ops/runtime/philox_tensor.h"
 
 namespace transnormer::ops {
 namespace {

@@ -6,14 +6,14 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "ops/activation.h"
-#include "ops/block_attention.h"
-#include "ops/causal_linear_attention.h"
-#include "ops/kernel_view.h"
-#include "ops/lrpe.h"
+#include "ops/attention/block_attention.h"
+#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/lrpe.h"
 #include "ops/norm.h"
-#include "ops/parallel.h"
 #include "ops/reference.h"
-#include "ops/scratch.h"
+#include "ops/runtime/kernel_view.h"
+#include "ops/runtime/parallel.h"
+#include "ops/runtime/scratch.h"
 
 namespace transnormer::ops {
 namespace {

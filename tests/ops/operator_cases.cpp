@@ -9,18 +9,18 @@
 #include <optional>
 
 #include "ops/activation.h"
-#include "ops/block_attention.h"
-#include "ops/causal_linear_attention.h"
+#include "ops/attention/block_attention.h"
+#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/encoding.h"
+#include "ops/attention/joint.h"
+#include "ops/attention/lrpe.h"
 #include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/encoding.h"
-#include "ops/joint.h"
-#include "ops/linear.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/lrpe.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/norm.h"
 #include "ops/reference.h"
 #include "ops/residual.h"
+#include "ops/weights/embedding.h"
+#include "ops/weights/linear.h"
 
 namespace transnormer::ops {
 namespace {

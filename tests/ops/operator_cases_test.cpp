@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 
 namespace transnormer::ops {
 namespace {

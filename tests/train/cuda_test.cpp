@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "model/graphed_pass.h"
 #include "model/models.h"
-#include "model/recorded_pass.h"
+#include "model/weights.h"
 #include "ops/cuda_device.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
@@ -74,7 +75,7 @@ Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType co
                  int updates = 5, Passes passes = Passes::launched) {
   Trained trained;
   trained.model = make_model_on(device, config);
-  RecordedPass recorded(*trained.model);
+  GraphedPass recorded(*trained.model);
   AdamW optimizer(named_tensors(*trained.model), {});
   LossScaler scaler(compute == at::kHalf);
   const std::vector<Batch> batches = make_update();
@@ -200,7 +201,7 @@ TEST_F(CudaModel, UpdatesWithLossScaleFindTheirScaleAndLowerTheLoss) {
 
 // With dropout and several micro-batches; the first two updates are launched in any case.
 TEST_F(CudaModel, ReplayedUpdatesAreEqualBitForBitToLaunchedOnes) {
-  if (!ops::Recording::possible(device)) {
+  if (!ops::CudaGraph::possible(device)) {
     GTEST_SKIP() << "the program was built without kernels for the GPU";
   }
   ops::configure_threads(2, /*deterministic=*/true);

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "ops/device.h"
+#include "ops/runtime/device.h"
 #include "optim/optimizer.h"
 
 namespace transnormer {

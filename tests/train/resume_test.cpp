@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "log/console.h"
+#include "train/begin_writing.h"
 #include "train/small_run.h"
 #include "train/training_run.h"
 #include "util/error.h"

@@ -11,6 +11,7 @@
 #include <limits>
 #include <new>
 
+#include "train/begin_writing.h"
 #include "train/small_run.h"
 #include "util/error.h"
 #include "util/file.h"

@@ -1,6 +1,6 @@
 #include "model/attention/attention.h"
 
-#include "ops/joint.h"
+#include "ops/attention/joint.h"
 
 namespace transnormer {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "model/initializer.h"
-#include "ops/encoding.h"
+#include "ops/attention/encoding.h"
 
 namespace transnormer {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "model/attention/registry.h"
-#include "ops/causal_linear_attention.h"
+#include "ops/attention/causal_linear_attention.h"
 
 namespace transnormer {
 namespace {

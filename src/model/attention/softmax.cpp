@@ -6,7 +6,7 @@
 
 #include "model/attention/key_value_cache.h"
 #include "model/attention/registry.h"
-#include "ops/block_attention.h"
+#include "ops/attention/block_attention.h"
 
 namespace transnormer {
 namespace {

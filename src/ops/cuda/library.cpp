@@ -1,6 +1,6 @@
+#include "ops/cuda/graph.h"
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/recording.h"
-#include "ops/cuda_library.h"
+#include "ops/runtime/cuda_library.h"
 
 const transnormer::ops::CudaLibrary* transnormer_cuda_library() {
   namespace cuda = transnormer::ops::cuda;

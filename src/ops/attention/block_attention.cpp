@@ -1,0 +1,174 @@
+#include "ops/attention/block_attention.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <limits>
+#include <utility>
+
+#include "ops/attention/attention_operands.h"
+#include "ops/attention/block_attention_tensor.h"
+#include "ops/runtime/launch.h"
+#include "ops/runtime/philox_tensor.h"
+#include "ops/runtime/scratch.h"
+
+namespace transnormer::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kWidestBlock = 256;  // whose scores still fit a core's cache
+
+// Carries what is no tensor from forward to backward; autograd's own store holds tensors and
+// numbers only.
+struct OptionsHolder : torch::CustomClassHolder {
+  OptionsHolder(const BlockAttentionOptions& values, KernelEncoding made)
+      : options(values), encoding(std::move(made)) {
+    options.encoding = {};  // made ready beside it; its tensors are not held twice
+  }
+  BlockAttentionOptions options;
+  KernelEncoding encoding;
+};
+
+bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const BlockAttentionOptions& options) {
+  if (!attention_kernel_fits(q, options.encoding) || options.block == 0 || q.size(3) != v.size(3)) {
+    return false;
+  }
+  if (q.is_cpu()) {
+    return options.block <= kWidestBlock;
+  }
+  kernels::BlockAttention shape{};
+  shape.dim = q.size(3);
+  shape.block = options.block;
+  return cuda_library()->block_attention_fits(shape);
+}
+
+kernels::BlockAttention shape_of(const AttentionOperands& x, const OptionsHolder& held) {
+  const BlockAttentionOptions& options = held.options;
+  return {.first = 0,
+          .last = 0,
+          .time = x.q.size(1),
+          .heads = x.q.size(2),
+          .dim = x.q.size(3),
+          .block = options.block,
+          .scale = static_cast<float>(options.scale),
+          .softmax = options.score == ScoreKind::softmax,
+          .drops = options.dropout > 0,
+          .mask = kernel_mask(options.dropout_key, options.dropout, 0, 0),
+          .scratch = nullptr,
+          .strides = x.strides(),
+          .gradient_strides = {},
+          .encoding = held.encoding.view()};
+}
+
+// Heads are independent: on a CPU each thread takes some neighbours of them, with buffers of its
+// own. Calls body(kernels, part).
+template <typename Body>
+void for_heads(const at::Tensor& q, const kernels::BlockAttention& shape, const Body& body) {
+  launch(q, q.size(0) * shape.heads, 1,
+         [&](const kernels::Kernels& set, std::int64_t first, std::int64_t last) {
+           const Scratch scratch(
+               q.is_cpu() ? kernels::block_attention_scratch(shape.block, shape.dim) : 0);
+           kernels::BlockAttention part = shape;
+           part.first = first;
+           part.last = last;
+           part.scratch = scratch.data();
+           body(set, part);
+         });
+}
+
+// By a kernel, which encodes on the fly.
+struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
+                            const BlockAttentionOptions& options) {
+    const auto held =
+        c10::make_intrusive<OptionsHolder>(options, KernelEncoding(options.encoding, q.size(1)));
+    context->save_for_backward({q, k, v});
+    context->saved_data["options"] = c10::IValue::make_capsule(held);
+    const AttentionOperands x(q, k, v);
+    const at::Tensor y = empty_dense(x.q);
+    for_heads(x.q, shape_of(x, *held),
+              [&](const kernels::Kernels& set, const kernels::BlockAttention& part) {
+                set.block_attention(part, in(x.q), in(x.k), in(x.v), out(y));
+              });
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto held = c10::static_intrusive_pointer_cast<OptionsHolder>(
+        context->saved_data["options"].toCapsule());
+    const AttentionOperands x(saved[0], saved[1], saved[2]);
+    const at::Tensor gradient = dense_like(gradients[0], x.q);
+    const AttentionOperands d = unfilled_gradients(x);
+    const ThetaGradient d_theta(x.q, held->encoding.has_lrpe());
+    kernels::BlockAttention shape = shape_of(x, *held);
+    shape.gradient_strides = d.strides();
+    for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::BlockAttention& part) {
+      set.block_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient), out(d.q),
+                                   out(d.k), out(d.v), d_theta.data());
+    });
+    return {d.q, d.k.to(saved[1].scalar_type()), d.v.to(saved[2].scalar_type()), d_theta.sum(), {}};
+  }
+};
+
+// By tensor operations, of operands that are encoded already.
+struct BlockAttention : torch::autograd::Function<BlockAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const BlockAttentionOptions& options) {
+    context->save_for_backward({q, k, v});
+    context->saved_data["options"] = c10::IValue::make_capsule(
+        c10::make_intrusive<OptionsHolder>(options, KernelEncoding({}, q.size(1))));
+    return tiled_forward(q, k, v, options);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto held = c10::static_intrusive_pointer_cast<OptionsHolder>(
+        context->saved_data["options"].toCapsule());
+    BlockAttentionGradients d =
+        tiled_backward(saved[0], saved[1], saved[2], gradients[0], held->options);
+    return {d.q, d.k, d.v, {}};
+  }
+};
+
+// The library's fused attention has no dropout by counter and no ReLU.
+bool library_attention_fits(const BlockAttentionOptions& options) {
+  return options.block == 0 && options.score == ScoreKind::softmax && options.dropout == 0;
+}
+
+}  // namespace
+
+at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const BlockAttentionOptions& options) {
+  if (kernel_fits(q, v, options)) {
+    return EncodedBlockAttention::apply(q, k, v, theta_of(options.encoding), options);
+  }
+  const at::Tensor query = encode(q, options.encoding);
+  const at::Tensor key = encode(k, options.encoding);
+  if (library_attention_fits(options)) {
+    return at::scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2),
+                                            v.transpose(1, 2), {}, 0, true, options.scale)
+        .transpose(1, 2);
+  }
+  return BlockAttention::apply(query, key, v, options);
+}
+
+at::Tensor attention_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          ScoreKind score, double scale) {
+  const at::NoGradGuard no_gradients;
+  const std::int64_t time = q.size(1);
+  const std::int64_t total = k.size(1);
+  const at::Tensor query = q.transpose(1, 2).to(at::kFloat) * scale;
+  at::Tensor weights = at::matmul(query, k.transpose(1, 2).to(at::kFloat).transpose(2, 3));
+  const at::Tensor hidden =
+      at::ones({time, total}, weights.options().dtype(at::kBool)).triu(total - time + 1);
+  weights = score == ScoreKind::softmax
+                ? weights.masked_fill_(hidden, -std::numeric_limits<float>::infinity()).softmax(-1)
+                : weights.masked_fill_(hidden, 0).relu_();
+  return at::matmul(weights, v.transpose(1, 2).to(at::kFloat)).transpose(1, 2).to(q.scalar_type());
+}
+
+}  // namespace transnormer::ops

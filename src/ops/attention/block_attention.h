@@ -1,0 +1,33 @@
+// Causal attention inside non-overlapping blocks, O(n * block).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "config/config.h"
+#include "ops/attention/encoding.h"
+#include "ops/dropout.h"
+
+namespace transnormer::ops {
+
+struct BlockAttentionOptions {
+  ScoreKind score = ScoreKind::softmax;  // softmax, or ReLU of the masked scores (ReLA)
+  std::int64_t block = 64;               // 0: one block over the whole sequence
+  double scale = 1;                      // of the scores, head_dim^-1/2
+  double dropout = 0;                    // on the attention weights
+  DropoutKey dropout_key;
+  Encoding encoding{};  // of q and k
+};
+
+// q, k, v: [batch, time, heads, head_dim], any time >= 1. Token t sees tokens s <= t of its own
+// block. Result like q. Scores, softmax and sums in fp32, on every device by fp32 products, except
+// where the library's own attention serves (block 0, softmax, no dropout). The kernels
+// (block 1 to 256) keep q, k, v and the table of rotations only.
+[[nodiscard]] at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k,
+                                         const at::Tensor& v, const BlockAttentionOptions& options);
+
+// New queries against keys and values that include earlier ones of the same block (a decoding
+// cache): k, v: [batch, past + time, heads, head_dim]. Without gradients.
+[[nodiscard]] at::Tensor attention_step(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, ScoreKind score, double scale);
+
+}  // namespace transnormer::ops

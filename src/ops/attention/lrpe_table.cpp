@@ -1,0 +1,178 @@
+#include "ops/attention/lrpe_table.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/runtime/launch.h"
+
+namespace transnormer::ops {
+namespace {
+
+constexpr std::int64_t kFine = 64;   // positions between two coarse rotations
+constexpr std::int64_t kRows = 256;  // whose share of d(theta) is summed by itself
+
+struct Rotations {
+  std::vector<double> cosine;
+  std::vector<double> sine;
+};
+
+// The rotations of `count` positions `step` apart from `first` on, by each of the angles.
+Rotations rotations(const double* theta, std::int64_t angles, std::int64_t first, std::int64_t step,
+                    std::int64_t count) {
+  Rotations made;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t j = 0; j < angles; ++j) {
+      const double angle = static_cast<double>(first + i * step) * theta[j];
+      made.cosine.push_back(std::cos(angle));
+      made.sine.push_back(std::sin(angle));
+    }
+  }
+  return made;
+}
+
+kernels::LrpeRows rows_of(const at::Tensor& x, const LrpeTable& table, const at::Tensor& unit) {
+  return {.first = 0,
+          .last = 0,
+          .time = x.size(1),
+          .heads = x.size(2),
+          .dim = x.size(3),
+          .lrpe = table.view(unit)};
+}
+
+std::int64_t grain_of(const at::Tensor& x) {
+  return std::max<std::int64_t>(kGrain / std::max<std::int64_t>(x.size(2) * x.size(3), 1), 1);
+}
+
+}  // namespace
+
+LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
+                     std::int64_t period) {
+  const at::Tensor wide = theta.detach().to(at::kDouble).contiguous();
+  const std::int64_t count = wide.numel();
+  const bool whole_period = period > 0 && time >= period;
+  const std::int64_t rows = whole_period ? period : time;
+  first_ = whole_period ? first_position % period : 0;
+  if (!theta.is_cpu()) {
+    at::Tensor number = at::arange(rows, wide.options().dtype(at::kLong));
+    if (!whole_period) {
+      number += first_position;
+    }
+    if (period > 0) {
+      number = number.remainder(period);
+    }
+    device_position_ = number.to(at::kDouble);
+    const at::Tensor angle = device_position_.unsqueeze(1) * wide;
+    device_rotation_ = at::stack({angle.cos(), angle.sin()}, -1).to(at::kFloat);
+    return;
+  }
+  const auto* angles = wide.const_data_ptr<double>();
+  const auto number_of = [=](std::int64_t row) {
+    const std::int64_t number = whole_period ? row : first_position + row;
+    return period > 0 ? number % period : number;
+  };
+  position_.resize(static_cast<std::size_t>(rows));
+  rotation_.resize(static_cast<std::size_t>(rows * 2 * count));
+  const auto set = [this](std::size_t place, double c, double s) {
+    rotation_[place] = static_cast<float>(c);
+    rotation_[place + 1] = static_cast<float>(s);
+  };
+  for (std::int64_t row = 0; row < rows; ++row) {
+    position_[static_cast<std::size_t>(row)] = static_cast<double>(number_of(row));
+  }
+  if (rows <= kFine) {
+    // No more angles than the fine rotations are.
+    std::size_t place = 0;
+    for (const double here : position_) {
+      for (std::int64_t i = 0; i < count; ++i, place += 2) {
+        set(place, std::cos(here * angles[i]), std::sin(here * angles[i]));
+      }
+    }
+    return;
+  }
+
+  // Positions that come up start at `base`; each is base + coarse * kFine + fine.
+  const std::int64_t base = period > 0 ? 0 : first_position;
+  const std::int64_t reach = period > 0 ? period : time;
+  const Rotations fine = rotations(angles, count, 0, 1, std::min(kFine, reach));
+  const Rotations coarse = rotations(angles, count, base, kFine, (reach + kFine - 1) / kFine);
+
+  parallel_for(rows, std::max<std::int64_t>(kGrain / std::max<std::int64_t>(count, 1), 1),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t row = first; row < last; ++row) {
+                   const std::int64_t offset = number_of(row) - base;
+                   const auto a = static_cast<std::size_t>(offset / kFine * count);
+                   const auto b = static_cast<std::size_t>(offset % kFine * count);
+                   const auto to = static_cast<std::size_t>(row * 2 * count);
+                   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+                     const double c = coarse.cosine[a + i] * fine.cosine[b + i] -
+                                      coarse.sine[a + i] * fine.sine[b + i];
+                     const double s = coarse.sine[a + i] * fine.cosine[b + i] +
+                                      coarse.cosine[a + i] * fine.sine[b + i];
+                     set(to + 2 * i, c, s);
+                   }
+                 }
+               });
+}
+
+kernels::Lrpe LrpeTable::view(const at::Tensor& unit) const {
+  if (device_rotation_.defined()) {
+    return {.rotation = device_rotation_.const_data_ptr<float>(),
+            .position = device_position_.const_data_ptr<double>(),
+            .unit = unit.const_data_ptr<float>(),
+            .first = first_,
+            .rows = device_position_.size(0)};
+  }
+  return {.rotation = rotation_.data(),
+          .position = position_.data(),
+          .unit = unit.const_data_ptr<float>(),
+          .first = first_,
+          .rows = static_cast<std::int64_t>(position_.size())};
+}
+
+bool lrpe_kernel_fits(const at::Tensor& x) {
+  return kernel_type(x) && x.size(3) <= kernels::kWidestLrpe;
+}
+
+at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Tensor& reflect) {
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor unit = reflect.contiguous();
+  const at::Tensor y = empty_dense(x);
+  const kernels::LrpeRows all = rows_of(x, table, unit);
+  launch(x, x.size(0) * all.time, grain_of(x),
+         [&](const kernels::Kernels& set, std::int64_t first, std::int64_t last) {
+           kernels::LrpeRows part = all;
+           part.first = first;
+           part.last = last;
+           set.lrpe(part, in(dense), out(y));
+         });
+  return y;
+}
+
+// The shares of d(theta) are cut by rows, not by threads, so that their sum does not depend on the
+// number of threads.
+LrpeGradients lrpe_kernel_backward(const at::Tensor& gradient, const at::Tensor& x,
+                                   const LrpeTable& table, const at::Tensor& reflect) {
+  const at::Tensor dense = x.contiguous();
+  const at::Tensor g = dense_like(gradient, x);
+  const at::Tensor unit = reflect.contiguous();
+  const at::Tensor d_x = empty_dense(x);
+  const kernels::LrpeRows all = rows_of(x, table, unit);
+  const std::int64_t rows = x.size(0) * all.time;
+  const std::int64_t most = x.is_cpu() ? kRows : std::max<std::int64_t>(rows, 1);
+  const std::int64_t shares = (rows + most - 1) / most;
+  const at::Tensor d_theta = at::zeros({shares, all.dim / 2}, x.options().dtype(at::kDouble));
+  auto* sums = d_theta.mutable_data_ptr<double>();
+  launch(x, shares, 1, [&](const kernels::Kernels& set, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t share = begin; share < end; ++share) {
+      kernels::LrpeRows part = all;
+      part.first = share * most;
+      part.last = std::min(part.first + most, rows);
+      set.lrpe_backward(part, in(dense), in(g), out(d_x), sums + share * (all.dim / 2));
+    }
+  });
+  return {d_x, d_theta.sum(0)};
+}
+
+}  // namespace transnormer::ops

@@ -1,0 +1,171 @@
+#include "ops/loss/linear_cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/loss/linear_cross_entropy_tensor.h"
+#include "ops/runtime/launch.h"
+#include "ops/weights/compute_type.h"
+#include "ops/weights/weight_gradient.h"
+
+namespace transnormer::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// On a CPU a product of 256 rows is about as fast as one of more, one of 342 a third slower; beyond
+// 1,024 the slice leaves the caches for nothing.
+constexpr std::int64_t kSliceStep = 256;
+constexpr std::int64_t kMostSteps = 4;
+constexpr std::int64_t kSliceBytes = 160LL << 20;
+// A GPU has more memory and wants larger products.
+constexpr std::int64_t kSliceBytesOnGpu = 2LL << 30;
+
+// Tokens a slice, within the budget.
+std::int64_t slice_rows(std::int64_t words, std::int64_t element_bytes, std::int64_t given,
+                        bool cpu) {
+  const std::int64_t budget = given > 0 ? given : (cpu ? kSliceBytes : kSliceBytesOnGpu);
+  const std::int64_t most = std::max<std::int64_t>(budget / (words * element_bytes), 1);
+  const std::int64_t steps = most / kSliceStep;
+  if (!cpu || steps == 0) {
+    return most;
+  }
+  return std::min(steps, kMostSteps) * kSliceStep;
+}
+
+// Writes -log p(target) of a slice to `losses` and, where wanted, puts scale * d(loss)/d(logits)
+// in the place of the logits.
+void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor& losses,
+                   bool with_gradient, double scale) {
+  if (!kernel_type(logits)) {
+    loss_of_slice_by_tensors(logits, targets, losses, with_gradient, scale);
+    return;
+  }
+  const std::int64_t words = logits.size(1);
+  const auto* target = targets.const_data_ptr<std::int64_t>();
+  auto* loss = losses.mutable_data_ptr<float>();
+  launch(logits, logits.size(0), 1,
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           k.cross_entropy(out(logits, first * words), target + first, loss + first, last - first,
+                           words, static_cast<float>(scale), with_gradient);
+         });
+}
+
+void check_targets(const at::Tensor& targets, std::int64_t words) {
+  TORCH_CHECK(
+      !targets.is_cpu() || targets.numel() == 0 || (targets.max().item<std::int64_t>() < words),
+      "linear_cross_entropy: a target is not below the number of words, ", words);
+}
+
+struct Pass {
+  at::Tensor losses;    // [tokens], fp32
+  at::Tensor d_hidden;  // in hidden's type
+};
+
+// The whole pass; d(weight) is added to `d_weight` where that is defined.
+Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targets,
+          const LinearCrossEntropyOptions& options, bool with_d_hidden,
+          const at::Tensor& d_weight) {
+  const std::int64_t tokens = hidden.size(0);
+  const std::int64_t words = weight.value().size(0);
+  check_targets(targets, words);
+  const at::Tensor input = product_operand(hidden, options.compute);
+  const at::Tensor shadow = weight.operand(options.compute);
+  const at::Tensor wanted = targets.contiguous();
+  Pass result;
+  result.losses = at::empty({tokens}, hidden.options().dtype(at::kFloat));
+  if (with_d_hidden) {
+    result.d_hidden = at::empty(input.sizes(), input.options());
+  }
+  const bool with_gradient = with_d_hidden || d_weight.defined();
+  const std::int64_t rows =
+      std::min(std::max<std::int64_t>(tokens, 1),
+               slice_rows(words, static_cast<std::int64_t>(input.element_size()),
+                          options.memory_bytes, input.is_cpu()));
+  const at::Tensor buffer = at::empty({rows, words}, input.options());
+  for (std::int64_t first = 0; first < tokens; first += rows) {
+    throw_if_unwanted(options.should_stop);
+    const std::int64_t last = std::min(first + rows, tokens);
+    const at::Tensor part = input.slice(0, first, last);
+    at::Tensor logits = buffer.narrow(0, 0, last - first);
+    at::mm_out(logits, part, shadow.t());
+    at::Tensor losses = result.losses.slice(0, first, last);
+    loss_of_slice(logits, wanted.slice(0, first, last), losses, with_gradient, options.scale);
+    if (with_gradient && half_by_float(hidden.device(), options.compute)) {
+      logits.copy_(product_operand(logits, options.compute));
+    }
+    if (with_d_hidden) {
+      at::Tensor d_part = result.d_hidden.slice(0, first, last);
+      at::mm_out(d_part, logits, shadow);
+    }
+    if (d_weight.defined()) {
+      add_weight_gradient(d_weight, logits, part);
+    }
+  }
+  if (with_d_hidden) {
+    result.d_hidden = result.d_hidden.to(hidden.scalar_type());
+  }
+  return result;
+}
+
+// What has to be computed beside the loss.
+struct Wanted {
+  bool d_hidden = false;
+  bool d_weight = false;
+};
+
+struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& hidden,
+                               const at::Tensor&, const Weight& weight, const at::Tensor& targets,
+                               const LinearCrossEntropyOptions& options, const Wanted& wanted) {
+    const bool gathers = wanted.d_weight && weight.gathers_gradient();
+    const at::Tensor d_weight = wanted.d_weight ? gradient_sum(weight) : at::Tensor();
+    const Pass done = pass(hidden, weight, targets, options, wanted.d_hidden, d_weight);
+    context->save_for_backward({done.d_hidden, gathers ? at::Tensor() : d_weight});
+    context->saved_data["gathers"] = gathers;
+    at::Tensor nll = done.losses.sum(at::kDouble);
+    context->mark_non_differentiable({nll});
+    return {(nll * options.scale).to(at::kFloat), nll};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor& given = gradients[0];
+    // On other devices the check would make the host wait.
+    TORCH_CHECK(
+        !context->saved_data["gathers"].toBool() || !given.is_cpu() || given.item<double>() == 1,
+        "linear_cross_entropy: d(weight) is already in the weight's gradient, so the loss can only "
+        "be differentiated with a gradient of 1; use `scale`");
+    const variable_list saved = context->get_saved_variables();
+    const auto scaled = [&given](const at::Tensor& x) {
+      return x.defined() ? (x * given).to(x.scalar_type()) : x;
+    };
+    return {scaled(saved[0]), scaled(saved[1]), {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const Weight& weight,
+                                  const at::Tensor& targets,
+                                  const LinearCrossEntropyOptions& options) {
+  Wanted wanted;
+  if (at::GradMode::is_enabled()) {
+    wanted.d_hidden = hidden.requires_grad();
+    wanted.d_weight = weight.anchor().requires_grad();
+  }
+  const variable_list result =
+      LinearCrossEntropy::apply(hidden, weight.anchor(), weight, targets, options, wanted);
+  return {result[0], result[1]};
+}
+
+at::Tensor token_losses(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targets,
+                        const LinearCrossEntropyOptions& options) {
+  const at::NoGradGuard no_gradients;
+  return pass(hidden, weight, targets, options, false, {}).losses;
+}
+
+}  // namespace transnormer::ops

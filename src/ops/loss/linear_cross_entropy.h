@@ -1,0 +1,41 @@
+// The output layer and its loss together, in slices of tokens: the whole [tokens, words] logits are
+// never there. Gradients are formed in the forward pass.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "ops/runtime/stop_check.h"
+#include "ops/weights/weight.h"
+
+namespace transnormer::ops {
+
+struct LinearCrossEntropyOptions {
+  at::ScalarType compute = at::kFloat;  // type of the products
+  double scale = 1;                     // multiplies the summed loss and its gradients
+  // For a slice of logits, at most; 0: what suits the device.
+  std::int64_t memory_bytes = 0;
+  const ShouldStop* should_stop = nullptr;  // asked before each slice
+};
+
+struct CrossEntropy {
+  at::Tensor loss;  // scalar, fp32: scale * sum of -log p(target); differentiable
+  at::Tensor nll;   // sum of -log p(target), unscaled, fp64 scalar, no gradient
+};
+
+// hidden: [tokens, dim]; weight: [words, dim], fp32; targets: [tokens], int64, -1 = ignored.
+// d(weight) is added to the weight's gradient here, in the forward pass, where the weight gathers
+// it (see ops::Weight), and backward() adds nothing to it: a second buffer of its size is never
+// needed. The loss must then be differentiated once, with a gradient of 1; `scale` is the way to
+// weigh it. Throws c10::Error for a target that is no word.
+[[nodiscard]] CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const Weight& weight,
+                                                const at::Tensor& targets,
+                                                const LinearCrossEntropyOptions& options);
+
+// -log p(target) of each token, fp32 [tokens], 0 where ignored; no gradients, same slices.
+[[nodiscard]] at::Tensor token_losses(const at::Tensor& hidden, const Weight& weight,
+                                      const at::Tensor& targets,
+                                      const LinearCrossEntropyOptions& options);
+
+}  // namespace transnormer::ops
