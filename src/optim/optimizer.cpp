@@ -7,6 +7,9 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <utility>
+
+#include "optim/adamw.h"
 
 namespace transnormer {
 
@@ -94,9 +97,10 @@ void AdamW::step(double lr) {
   const at::NoGradGuard no_grad;
   ++updates_;
   counter_.fill_(static_cast<double>(updates_));
+  const AdamWConfig& rule = std::as_const(config_.rule).get<AdamWConfig>();
   at::_fused_adamw_(stretches_.values, stretches_.gradients, stretches_.exp_avg,
                     stretches_.exp_avg_sq, /*max_exp_avg_sqs=*/{}, stretches_.steps, lr,
-                    config_.betas[0], config_.betas[1], config_.weight_decay, config_.eps,
+                    rule.betas[0], rule.betas[1], config_.weight_decay, rule.eps,
                     /*amsgrad=*/false, /*maximize=*/false);
   // The fused kernel does not tell that the parameters have changed.
   for (const at::Tensor& values : stretches_.values) {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "optim/adamw.h"
+
 namespace transnormer {
 namespace {
 
@@ -66,7 +68,7 @@ TEST(AdamW, AgreesWithADoublePrecisionComputationOverManyUpdates) {
 
 TEST(AdamW, AddsEpsilonAfterTheBiasCorrection) {
   OptimizerConfig config;
-  config.eps = 0.5;
+  config.rule = AdamWConfig{.eps = 0.5};
   config.weight_decay = 0;
   const NamedTensor weight = parameter("w", at::zeros({1}));
   AdamW optimizer({weight}, config);

@@ -1,0 +1,21 @@
+// The settings of AdamW.
+#pragma once
+
+#include <array>
+
+#include "config/fields.h"
+
+namespace transnormer {
+
+struct AdamWConfig {
+  static constexpr const char* kName = "adamw";
+  static constexpr const char* kHelp = "AdamW: decoupled weight decay (Loshchilov and Hutter 2019)";
+
+  std::array<double, 2> betas{0.9, 0.98};
+  double eps = 1e-8;
+
+  void visit(FieldVisitor& visitor);
+  bool operator==(const AdamWConfig&) const = default;
+};
+
+}  // namespace transnormer
