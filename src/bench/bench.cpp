@@ -1,7 +1,6 @@
 #include "bench/bench.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -11,8 +10,8 @@
 #include <vector>
 
 #include "bench/workload.h"
+#include "ops/runtime/device_memory.h"
 #include "ops/weights/compute_type.h"
-#include "util/memory.h"
 
 namespace transnormer {
 namespace {
@@ -26,34 +25,6 @@ void synchronize(at::Device device) {
     guard.synchronizeDevice(guard.getDevice().index());
   }
 }
-
-// Peak memory since construction.
-class PeakMemory {
- public:
-  explicit PeakMemory(at::Device device) : device_(device) {
-    if (device_.is_cpu()) {
-      release_freed_memory();  // what earlier measurements freed must not count
-      reset_peak_memory();
-    } else {
-      c10::getDeviceAllocator(device_.type())->emptyCache();
-      c10::getDeviceAllocator(device_.type())->resetPeakStats(index());
-    }
-  }
-  [[nodiscard]] std::int64_t bytes() const {
-    if (device_.is_cpu()) {
-      return peak_memory_bytes();
-    }
-    using c10::CachingAllocator::StatType;
-    const auto stats = c10::getDeviceAllocator(device_.type())->getDeviceStats(index());
-    return stats.allocated_bytes[static_cast<std::size_t>(StatType::AGGREGATE)].peak;
-  }
-
- private:
-  [[nodiscard]] c10::DeviceIndex index() const {
-    return device_.has_index() ? device_.index() : c10::DeviceIndex{0};
-  }
-  at::Device device_;
-};
 
 template <class Step>
 double time_steps(const Step& step, std::int64_t count, at::Device device) {
@@ -74,7 +45,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options) {
-  const PeakMemory memory(options.device);
+  const ops::PeakMemory memory(options.device);
   const std::unique_ptr<Workload> workload = make_workload(bench_case, options);
   const auto step = [&workload] { workload->step(); };
   workload->begin_repeat();

@@ -12,6 +12,7 @@
 #include "model/graphed_pass.h"
 #include "model/weights.h"
 #include "ops/loss/linear_cross_entropy.h"
+#include "ops/runtime/device_memory.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
@@ -193,7 +194,7 @@ class DecodeWorkload final : public ModelWorkload {
 
 void require_memory(const BenchCase& bench_case, const BenchOptions& options) {
   const double needed = least_memory(bench_case, options, bench_size(bench_case, options));
-  const double there = device_memory_bytes(options.device);
+  const double there = ops::device_memory_bytes(options.device);
   if (needed > there) {
     throw UserError(bench_case.attention + " with a batch of " +
                     format_count(bench_case.batch_size) + " sequences of " +

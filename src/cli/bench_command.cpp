@@ -16,6 +16,7 @@
 #include "config/load.h"
 #include "config/names.h"
 #include "log/console.h"
+#include "model/attention/registry.h"
 #include "model/model_size.h"
 #include "ops/runtime/device.h"
 #include "util/file.h"
@@ -48,6 +49,7 @@ struct BenchPlan {
   BenchOptions options;
   std::vector<BenchCase> cases;
   std::string precision;
+  bool all_causal = true;
 };
 
 constexpr std::array kModeNames{Named{BenchMode::train, "train"}, Named{BenchMode::infer, "infer"},
@@ -69,6 +71,15 @@ std::string own_name(const ModelConfig& model) {
   return early == late ? early : early + "/" + late;
 }
 
+// "diag, norm".
+std::string attention_names() {
+  std::string names;
+  for (const char* name : attentions().names()) {
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return names;
+}
+
 // A variant stands for all of its parts; an attention replaces the early and the late one, with the
 // settings that the config has for it, if it has.
 ModelConfig model_with(const std::string& name, const BenchRequest& request, const Config& config) {
@@ -80,19 +91,17 @@ ModelConfig model_with(const std::string& name, const BenchRequest& request, con
       return parse_config(config_to_json(config), request.config, sets).config.model;
     }
   }
-  std::string known = "t1, t2, transformer";
   if (attentions().find(name) != nullptr) {
     ModelConfig model = config.model;
     model.variant = ModelVariant::custom;
     AttentionConfig chosen = model.early.name() == name ? model.early : model.late;
     chosen.select(name);
     model.early = model.late = chosen;
+    model.causal = model.causal && abilities(chosen).causal;
     return model;
   }
-  for (const char* attention : attentions().names()) {
-    known += std::string(", ") + attention;
-  }
-  throw UserError("--attentions names \"" + name + "\"; known are " + known);
+  throw UserError("--attentions names \"" + name + "\"; known are t1, t2, transformer, " +
+                  attention_names());
 }
 
 BenchPlan make_plan(const BenchRequest& request) {
@@ -132,7 +141,11 @@ BenchPlan make_plan(const BenchRequest& request) {
   for (const auto& [name, model] : models) {
     for (const std::int64_t length : lengths) {
       plan.cases.push_back({name, model, vocab_size, length, batch_size});
+      if (request.mode == BenchMode::decode) {
+        require_decoding(model);
+      }
       require_memory(plan.cases.back(), plan.options);
+      plan.all_causal = plan.all_causal && model.causal;
     }
   }
   return plan;
@@ -141,6 +154,9 @@ BenchPlan make_plan(const BenchRequest& request) {
 nlohmann::ordered_json to_json(const BenchRow& row, const BenchPlan& plan) {
   nlohmann::ordered_json json;
   json["attention"] = row.bench_case.attention;
+  if (!plan.all_causal) {
+    json["causal"] = row.bench_case.model.causal;
+  }
   json["length"] = row.bench_case.length;
   json["batch_size"] = row.bench_case.batch_size;
   json["mode"] = to_string(plan.options.mode);
@@ -257,7 +273,8 @@ void add_bench(CLI::App& app, Run& run) {
   command
       ->add_option("--attentions", request->attentions,
                    "Models to compare, with commas: t1, t2, transformer, or an attention to put "
-                   "in every layer: diag, norm, softmax (the config's own model unless told)")
+                   "in every layer: " +
+                       attention_names() + " (the config's own model unless told)")
       ->delimiter(',')
       ->allow_extra_args(false);
   add_integer(*command, "--repeat", request->repeats, kPositive, "Timed repeats")

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "config/check.h"
 #include "config/load.h"
 #include "data/prepare.h"
 #include "eval/evaluate.h"
@@ -54,6 +55,7 @@ struct EvalPlan {
 // says otherwise.
 EvalPlan make_plan(const EvalOptions& options, const Checkpoint& checkpoint) {
   const Config& trained = checkpoint.config();
+  require_objective(trained.model);
   const LoadedConfig loaded =
       options.data.empty()
           ? parse_config(config_to_json(trained), checkpoint.path() / "config.json", options.sets)

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "config/check.h"
 #include "generate/generate.h"
 #include "log/console.h"
 #include "ops/runtime/device.h"
@@ -53,6 +54,7 @@ ExitStatus run_generate(const GenerateRequest& request) {
   const std::string prompt =
       request.prompt_file.empty() ? request.prompt : read_file(request.prompt_file);
   const Checkpoint checkpoint = Checkpoint::open(request.checkpoint);
+  require_objective(checkpoint.config().model);
   const TrainConfig& train = checkpoint.config().train;
   ops::configure_threads(useful_threads(train.threads), train.deterministic);
   const auto tokenizer = checkpoint.tokenizer();

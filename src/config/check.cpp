@@ -5,6 +5,7 @@
 
 #include "config/names.h"
 #include "config/variant.h"
+#include "util/error.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -85,8 +86,6 @@ class Checker {
             text_of(m.dim) + "; expected an even number from 4 with model.position \"sinusoidal\"");
     require(m.early_layers <= m.layers, {"model.early_layers", "model.layers"},
             text_of(m.early_layers) + "; expected at most model.layers, " + text_of(m.layers));
-    require(m.causal, {"model.causal"},
-            "expected true: this version trains and evaluates causal models only");
   }
 
   // Sizes whose product no machine holds, and no 64-bit count of bytes may. Whether smaller ones
@@ -96,12 +95,12 @@ class Checker {
     const ModelConfig& m = c_.model;
     const double dim = static_cast<double>(m.dim);
     const double ffn = static_cast<double>(m.resolved_ffn_dim()) * (m.ffn == FfnKind::glu ? 3 : 2);
-    const double weights =
-        4 * (static_cast<double>(m.layers) * dim * (4 * dim + ffn) +
+    const double weights =  // beside the attention's own, which are the model's to count
+        4 * (static_cast<double>(m.layers) * dim * ffn +
              static_cast<double>(std::max(m.vocab_size, c_.tokenizer.vocab_size)) * dim);
     require(weights < kAbsurdBytes,
             {"model.dim", "model.layers", "model.ffn_dim", "model.vocab_size"},
-            "the model's weights would take " + format_bytes(weights) +
+            "the feed-forward parts and the embedding would take " + format_bytes(weights) +
                 " of memory; expected smaller layers, dim, ffn_dim or vocab_size");
     const double activations = 4 * dim * static_cast<double>(c_.data.tokens_per_sample) *
                                static_cast<double>(c_.train.resolved_micro_batch_size());
@@ -160,6 +159,14 @@ class Checker {
 };
 
 }  // namespace
+
+void require_objective(const ModelConfig& model) {
+  if (!model.causal) {
+    throw UserError(
+        "model.causal: expected true: there is no objective yet for a model in which a token sees "
+        "what comes after it; only config, inspect and bench take one");
+  }
+}
 
 void check_config(const Config& config, ReadState& state, std::vector<std::string>& warnings) {
   Checker(config, state, warnings).run();

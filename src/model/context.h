@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "ops/attention/visibility.h"
 #include "ops/dropout.h"
 #include "ops/runtime/stop_check.h"
 
@@ -30,6 +31,9 @@ struct ForwardContext {
   // Where both stand instead, in the GPU's memory, for a pass that is recorded (GraphedPass).
   const ops::kernels::LiveCounters* live = nullptr;
   std::int64_t first_position = 0;  // of the batch's first token; set by the model from the state
+  // Which tokens there are and which of them a token sees; `causal` is the model's own, set by it.
+  ops::Visibility visibility;
+  at::Tensor positions;  // int64 [batch, time], in the place of first_position + t; or undefined
   // Asked before each layer, forward and backward, and before each slice of the loss; it must live
   // as long as the pass. Recorded passes do not ask.
   const ops::ShouldStop* should_stop = nullptr;
@@ -39,14 +43,14 @@ struct ForwardContext {
   }
 };
 
-// What one attention remembers between calls.
+// What one layer, or an attention inside it, remembers between calls.
 class AttentionState {
  public:
   virtual ~AttentionState() = default;
   [[nodiscard]] virtual std::int64_t bytes() const = 0;
 };
 
-// What a model remembers between calls: how many tokens it has seen, and each attention's state.
+// What a model remembers between calls: how many tokens it has seen, and each layer's state.
 struct ModelState {
   std::int64_t position = 0;
   std::vector<std::unique_ptr<AttentionState>> layers;

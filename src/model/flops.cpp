@@ -1,20 +1,16 @@
 #include "model/flops.h"
 
-#include "model/attention/attention.h"
-#include "model/weights.h"
+#include "model/block.h"
 
 namespace transnormer {
 
 FlopsPerToken flops_per_token(const TransNormer& model, std::int64_t length) {
   FlopsPerToken flops;
   flops.output = 2 * static_cast<double>(model.output_weight().value().numel());
-  for (const NamedTensor& named : named_tensors(model)) {
-    if (named.name.starts_with("layers.") && named.tensor.dim() == 2) {
-      flops.layers += 2 * static_cast<double>(named.tensor.numel());
-    }
-  }
-  for (const Attention* attention : model.attentions()) {
-    flops.attention += attention->flops_per_token(length);
+  for (const auto& block : model.blocks()) {
+    const BlockFlops layer = block->flops_per_token(length);
+    flops.layers += layer.products;
+    flops.attention += layer.attention;
   }
   return flops;
 }

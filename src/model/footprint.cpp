@@ -1,12 +1,16 @@
 #include "model/footprint.h"
 
 #include <ATen/ATen.h>
-#include <ATen/DeviceAccelerator.h>
 
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <string>
 
+#include "model/attention/registry.h"
+#include "model/block.h"
+#include "ops/runtime/device_memory.h"
 #include "util/error.h"
-#include "util/memory.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -14,20 +18,51 @@ namespace {
 
 constexpr double kWeightBytes = 4;     // fp32
 constexpr double kTrainingBytes = 16;  // weight, gradient, two moments
-// Above this LibTorch cannot even describe the tensors.
-constexpr double kDescribableBytes = 0x1p62;
 // Above this the description alone takes minutes and gigabytes.
 constexpr std::int64_t kMostLayers = 100000;
+
+// Parameters and frozen vectors.
+double numbers_in(const Block& block) {
+  double sum = 0;
+  for (const at::Tensor& parameter : block.parameters()) {
+    sum += static_cast<double>(parameter.numel());
+  }
+  for (const at::Tensor& buffer : block.buffers()) {
+    sum += static_cast<double>(buffer.numel());
+  }
+  return sum;
+}
+
+// From one layer of each kind, made without memory; infinite where LibTorch cannot even describe
+// it.
+double sum_over_layers(const ModelConfig& config, const ModelSize& size,
+                       const std::function<double(const Block&)>& figure) {
+  const std::int64_t early = config.resolved_early_layers();
+  const auto of_kind = [&](std::int64_t index, std::int64_t count) {
+    return count == 0
+               ? 0
+               : static_cast<double>(count) * figure(*make_layer(config, size, index, at::kMeta));
+  };
+  try {
+    return of_kind(0, early) + of_kind(early, config.layers - early);
+  } catch (const c10::Error&) {  // sizes that overflow
+    return std::numeric_limits<double>::infinity();
+  }
+}
 
 void require_memory(const ModelConfig& config, const ModelSize& size, at::Device device,
                     double bytes_each, const char* purpose) {
   const double parameters = estimate_parameters(config, size);
   const double bytes = bytes_each * parameters;
-  const double there = device_memory_bytes(device);
+  const double there = ops::device_memory_bytes(device);
   if (config.layers > kMostLayers) {
     throw UserError("model.layers: expected at most " + format_count(kMostLayers) + ", got " +
                     format_count(config.layers) + "; " + purpose + " would take " +
                     format_bytes(bytes));
+  }
+  if (!std::isfinite(bytes)) {
+    throw UserError("model: " + std::string(purpose) +
+                    " would take more than any machine has; lower model.dim or model.ffn_dim");
   }
   if (bytes > there) {
     throw UserError("model: " + std::string(purpose) + " of " + format_short(parameters) +
@@ -42,48 +77,28 @@ void require_memory(const ModelConfig& config, const ModelSize& size, at::Device
 
 double estimate_parameters(const ModelConfig& config, const ModelSize& size) {
   const auto dim = static_cast<double>(config.dim);
-  const auto width = config.ffn_dim > 0 ? static_cast<double>(config.ffn_dim)
-                                        : dim * (config.ffn == FfnKind::glu ? 8.0 / 3 : 4.0);
-  const double attention = 4 * (dim * dim + dim);
-  const double ffn = config.ffn == FfnKind::glu ? 3 * dim * width + 2 * width + dim
-                                                : 2 * dim * width + width + dim;
   const double tables =
       static_cast<double>(size.vocab_size) * (config.tie_embeddings ? 1 : 2) +
       (config.position == PositionKind::learned ? static_cast<double>(size.max_positions) : 0);
-  return tables * dim + static_cast<double>(config.layers) * (attention + ffn);
+  return tables * dim +
+         sum_over_layers(config, size, [](const Block& block) { return numbers_in(block); });
 }
 
 MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
                                const PassShape& pass) {
   const double parameters = estimate_parameters(config, size);
-  const auto dim = static_cast<double>(config.dim);
-  const auto width = static_cast<double>(config.resolved_ffn_dim());
   const auto element = static_cast<double>(c10::elementSize(pass.compute));
   const auto tokens = static_cast<double>(pass.sequences) * static_cast<double>(pass.length);
-  // Per token: the residual stream before both parts; the normed inputs, q, k, v, the attention's
-  // sums and their norm; what the feed-forward products give out before the last one.
-  const double stream = 2 * 4 * dim;
-  const double attention = element * 6 * dim;
-  const double ffn = element * (dim + 2 * width);
-  const double layer = stream + attention + ffn;
   const auto layers = static_cast<double>(config.layers);
+  const double kept = sum_over_layers(
+      config, size, [&](const Block& block) { return block.kept_bytes_per_token(pass.compute); });
+  // Recomputed layers keep the stream before each, and one layer at a time all of its own.
+  const double stream = layers * 4 * static_cast<double>(config.dim);
   const double copies = pass.compute == at::kFloat ? 0 : element;  // of the weights, for products
   return {.weights = (4 + copies) * parameters,
           .gradients = 4 * parameters,
           .optimizer = 8 * parameters,
-          .activations =
-              tokens * (pass.activation_checkpointing ? layers * 4 * dim + layer : layers * layer)};
-}
-
-double device_memory_bytes(at::Device device) {
-  if (device.is_meta()) {
-    return kDescribableBytes;
-  }
-  if (device.is_cpu()) {
-    return static_cast<double>(machine_memory_bytes());
-  }
-  const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
-  return static_cast<double>(at::accelerator::getMemoryInfo(index).second);
+          .activations = tokens * (pass.activation_checkpointing ? stream + kept / layers : kept)};
 }
 
 void require_memory_for_weights(const ModelConfig& config, const ModelSize& size,

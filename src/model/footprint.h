@@ -10,8 +10,9 @@
 
 namespace transnormer {
 
-// Numbers in all parameters, to within the gains and frozen vectors of attentions; in double, so
-// that absurd sizes do not wrap around.
+// Numbers in all parameters and frozen vectors of tables and layers: all but the gains of the norms
+// before and after the layers. In double, so that absurd sizes do not wrap around; infinite where
+// they are beyond that.
 [[nodiscard]] double estimate_parameters(const ModelConfig& config, const ModelSize& size);
 
 // Bytes of training. Activations are what the backward pass keeps of one micro-batch, to some 30 %.
@@ -32,9 +33,6 @@ struct PassShape {
 
 [[nodiscard]] MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
                                              const PassShape& pass);
-
-// Memory of the device in all: the machine's for the CPU.
-[[nodiscard]] double device_memory_bytes(at::Device device);
 
 // Throw UserError, with the memory that it would take, where the device has less: for the weights
 // alone (reading a checkpoint), or for weights, gradients and optimizer.

@@ -40,4 +40,12 @@ at::Tensor SinusoidalPositions::rows(std::int64_t first, std::int64_t count, at:
   return rows_.narrow(0, first - first_, count);
 }
 
+at::Tensor SinusoidalPositions::rows(const at::Tensor& positions) {
+  const auto [least, most] = at::aminmax(positions);
+  const auto first = least.item<std::int64_t>();
+  const at::Tensor table = rows(first, most.item<std::int64_t>() - first + 1, positions.device());
+  return table.index_select(0, positions.flatten() - first)
+      .view({positions.size(0), positions.size(1), dim_});
+}
+
 }  // namespace transnormer

@@ -17,6 +17,8 @@ class SinusoidalPositions {
 
   // Rows [first, first + count), fp32 [count, dim]; angles are formed in double.
   [[nodiscard]] at::Tensor rows(std::int64_t first, std::int64_t count, at::Device device);
+  // Those of `positions`, int64 [batch, time] -> fp32 [batch, time, dim]. Waits for the device.
+  [[nodiscard]] at::Tensor rows(const at::Tensor& positions);
 
  private:
   std::int64_t dim_;

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "model/attention/attention.h"
+#include "model/attention/registry.h"
+#include "model/block.h"
 #include "model/footprint.h"
-#include "model/layer.h"
 #include "model/linear.h"
 #include "model/norm.h"
 #include "ops/dropout.h"
@@ -46,7 +46,9 @@ void require_that_parts_fit(const ModelConfig& config, const ModelSize& size) {
     require(size.max_positions >= 1,
             "data.tokens_per_sample: expected at least 1, got " + number(size.max_positions));
   }
-  require(config.causal, "model.causal: expected true, since every attention here is causal");
+  if (faults.empty()) {
+    faults = unfit_attentions(config);
+  }
   if (!faults.empty()) {
     throw UserError(faults);
   }
@@ -73,8 +75,8 @@ TransNormer::TransNormer(const ModelConfig& config, const ModelSize& size, at::D
   }
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t index = 0; index < config.layers; ++index) {
-    layers_.push_back(layers->register_module(std::to_string(index),
-                                              std::make_shared<Layer>(config, index, device)));
+    blocks_.push_back(
+        layers->register_module(std::to_string(index), make_layer(config, size, index, device)));
   }
   if (config.norm_placement == NormPlacement::pre) {
     final_norm_ = register_module("final_norm", make_norm(config, device));
@@ -87,24 +89,28 @@ TransNormer::TransNormer(const ModelConfig& config, const ModelSize& size, at::D
 
 TransNormer::~TransNormer() = default;
 
-at::Tensor TransNormer::positions(std::int64_t first, std::int64_t count) {
+at::Tensor TransNormer::positions(std::int64_t time, const ForwardContext& context) {
+  const at::Tensor& named = context.positions;
+  const std::int64_t first = context.first_position;
   if (config_.position == PositionKind::sinusoidal) {
-    return sinusoid_.rows(first, count, device());
+    return named.defined() ? sinusoid_.rows(named) : sinusoid_.rows(first, time, device());
   }
+  const std::int64_t needed = named.defined() ? named.max().item<std::int64_t>() + 1 : first + time;
   const std::int64_t rows = size_.max_positions;
-  if (first + count > rows) {
+  if (needed > rows) {
     throw UserError("model.position: the learned table has " + std::to_string(rows) +
-                    " positions (data.tokens_per_sample in training), " +
-                    std::to_string(first + count) + " are needed");
+                    " positions (data.tokens_per_sample in training), " + std::to_string(needed) +
+                    " are needed");
   }
-  return position_table_->weight().narrow(0, first, count);
+  const at::Tensor& table = position_table_->weight();
+  return named.defined() ? at::embedding(table, named) : table.narrow(0, first, time);
 }
 
 at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& context) {
   at::Tensor x = ops::scaled_embedding(embedding_->operand(), tokens,
                                        std::sqrt(static_cast<double>(config_.dim)));
   if (config_.position != PositionKind::none) {
-    x.add_(positions(context.first_position, tokens.size(1)));
+    x.add_(positions(tokens.size(1), context));
   }
   if (embed_norm_) {
     x = embed_norm_->forward(x, at::kFloat);
@@ -119,13 +125,16 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
   at::AutoGradMode grad_mode(with_gradients);
   ForwardContext here = context;
   here.first_position = state == nullptr ? 0 : state->position;
+  here.visibility.causal = config_.causal;
+  TORCH_CHECK(state == nullptr || (here.visibility.plain() && !here.positions.defined()),
+              "padding, segments and positions are for calls without a state");
   at::Tensor x = embed(tokens, here);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
     ops::throw_if_unwanted(here.should_stop);
     if (with_gradients && context.activation_checkpointing) {
-      x = layers_[i]->forward_recomputed(x, here);
+      x = blocks_[i]->forward_recomputed(x, here);
     } else {
-      x = layers_[i]->forward(x, here, state == nullptr ? nullptr : state->layers[i].get());
+      x = blocks_[i]->forward(x, here, state == nullptr ? nullptr : state->layers[i].get());
     }
     if (with_gradients && here.should_stop != nullptr) {
       x.register_hook([ask = here.should_stop](const at::Tensor&) { ops::throw_if_unwanted(ask); });
@@ -146,19 +155,12 @@ const ops::Weight& TransNormer::output_weight() const {
 }
 
 ModelState TransNormer::make_state(std::int64_t batch) const {
+  require_decoding(config_);
   ModelState state;
-  for (const auto& layer : layers_) {
-    state.layers.push_back(layer->attention().make_state(batch));
+  for (const auto& block : blocks_) {
+    state.layers.push_back(block->make_state(batch));
   }
   return state;
-}
-
-std::vector<const Attention*> TransNormer::attentions() const {
-  std::vector<const Attention*> result;
-  for (const auto& layer : layers_) {
-    result.push_back(&layer->attention());
-  }
-  return result;
 }
 
 at::Device TransNormer::device() const {

@@ -18,8 +18,7 @@
 
 namespace transnormer {
 
-class Attention;
-class Layer;
+class Block;
 class Norm;
 class Table;
 
@@ -33,8 +32,9 @@ class TransNormer : public torch::nn::Module {
   // tokens: [batch, time], int64. Result: [batch, time, dim], after the last norm, in the type of
   // context.compute. With a state the call goes on from what the state has seen and updates it:
   // whole sequences, chunks of a prompt and single steps are the same call; it makes no gradients.
-  // Throws UserError for a position past a learned table, ops::PassStopped where the context says
-  // so.
+  // What the context's padding, segments and positions say is honoured by every layer, without a
+  // state only. Throws UserError for a position past a learned table, ops::PassStopped where the
+  // context says so.
   [[nodiscard]] at::Tensor forward(const at::Tensor& tokens, const ForwardContext& context,
                                    ModelState* state = nullptr);
 
@@ -44,10 +44,11 @@ class TransNormer : public torch::nn::Module {
   // The weight of the output layer: the embedding's where tied.
   [[nodiscard]] const ops::Weight& output_weight() const;
 
+  // Throws UserError where the model cannot decode.
   [[nodiscard]] ModelState make_state(std::int64_t batch) const;
 
-  // The attention of each layer, in order.
-  [[nodiscard]] std::vector<const Attention*> attentions() const;
+  // The layers, in order.
+  [[nodiscard]] const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const ModelSize& size() const { return size_; }
@@ -56,7 +57,8 @@ class TransNormer : public torch::nn::Module {
  private:
   // The residual stream before the first layer, fp32.
   [[nodiscard]] at::Tensor embed(const at::Tensor& tokens, const ForwardContext& context);
-  [[nodiscard]] at::Tensor positions(std::int64_t first, std::int64_t count);
+  // What is added to it: [time, dim], or [batch, time, dim] where the context names positions.
+  [[nodiscard]] at::Tensor positions(std::int64_t time, const ForwardContext& context);
 
   ModelConfig config_;
   ModelSize size_;
@@ -64,7 +66,7 @@ class TransNormer : public torch::nn::Module {
   std::shared_ptr<Table> embedding_;
   std::shared_ptr<Table> position_table_;  // null unless learned
   std::shared_ptr<Norm> embed_norm_;       // null unless post-norm
-  std::vector<std::shared_ptr<Layer>> layers_;
+  std::vector<std::shared_ptr<Block>> blocks_;
   std::shared_ptr<Norm> final_norm_;  // null unless pre-norm
   std::shared_ptr<Table> output_;     // null where tied
 };

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <utility>
 
+#include "model/block.h"
 #include "model/initializer.h"
 #include "model/transnormer.h"
 #include "util/error.h"
@@ -75,6 +77,19 @@ std::vector<NamedTensor> named_tensors(const TransNormer& model) {
   std::vector<NamedTensor> result;
   collect(model, "", result);
   return result;
+}
+
+std::vector<ParameterGroup> parameter_groups(const TransNormer& model) {
+  std::vector<ParameterGroup> groups;
+  std::size_t index = 0;
+  for (const auto& block : model.blocks()) {
+    const std::string layer = "layers." + std::to_string(index++);
+    groups.push_back({layer, block->parameters()});
+    for (ParameterGroup& part : block->groups()) {
+      groups.push_back({layer + '.' + part.name, std::move(part.parameters)});
+    }
+  }
+  return groups;
 }
 
 void initialize(TransNormer& model, std::uint64_t seed) {

@@ -10,6 +10,7 @@
 namespace transnormer {
 
 class TransNormer;
+struct ParameterGroup;
 
 struct NamedTensor {
   std::string name;
@@ -20,6 +21,10 @@ struct NamedTensor {
 // Every tensor that a checkpoint holds (parameters and LRPE's frozen vectors), in a fixed order
 // under the names of the design: embed.weight, layers.0.attn.q_proj.weight, ..
 [[nodiscard]] std::vector<NamedTensor> named_tensors(const TransNormer& model);
+
+// "layers.I" of all parameters of a layer, and "layers.I.NAME" of each group that its block
+// declares.
+[[nodiscard]] std::vector<ParameterGroup> parameter_groups(const TransNormer& model);
 
 // Whether every weight is a finite number. Waits for the device.
 [[nodiscard]] bool has_finite_weights(const TransNormer& model);

@@ -2,33 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-#include <string_view>
+#include <unordered_map>
 
 namespace transnormer {
 namespace {
-
-// "layers.3." of "layers.3.attn.q_proj.weight".
-std::optional<std::string> layer_of(const std::string& name) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) {
-    return std::nullopt;
-  }
-  return name.substr(0, name.find('.', kLayers.size()));
-}
-
-// "q_proj" of "layers.3.attn.q_proj.weight".
-std::optional<std::string> part_of(const std::string& name) {
-  for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"}) {
-    if (name.find(std::string(".attn.") + part + '.') != std::string::npos) {
-      return part;
-    }
-  }
-  if (name.find(".ffn.") != std::string::npos) {
-    return "ffn";
-  }
-  return std::nullopt;
-}
 
 // How many elements of each gradient are not zero, in one transfer.
 std::vector<std::int64_t> count_nonzero(const std::vector<at::Tensor>& gradients) {
@@ -43,17 +20,19 @@ std::vector<std::int64_t> count_nonzero(const std::vector<at::Tensor>& gradients
 
 }  // namespace
 
-GradientStatistics::GradientStatistics(const std::vector<NamedTensor>& parameters) {
+GradientStatistics::GradientStatistics(const std::vector<NamedTensor>& parameters,
+                                       const std::vector<ParameterGroup>& groups) {
+  std::unordered_map<const at::TensorImpl*, std::size_t> indices;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::string& name = parameters[i].name;
     groups_["all"].push_back(i);
-    const auto layer = layer_of(name);
-    if (!layer) {
-      continue;
-    }
-    groups_[*layer].push_back(i);
-    if (const auto part = part_of(name)) {
-      groups_[*layer + '.' + *part].push_back(i);
+    indices[parameters[i].tensor.unsafeGetTensorImpl()] = i;
+  }
+  for (const ParameterGroup& group : groups) {
+    for (const at::Tensor& tensor : group.parameters) {
+      const auto index = indices.find(tensor.unsafeGetTensorImpl());
+      if (index != indices.end()) {  // else it is not trained
+        groups_[group.name].push_back(index->second);
+      }
     }
   }
 }

@@ -1,5 +1,5 @@
-// Statistics of the gradients before clipping, by group of parameters: "all", each layer
-// ("layers.0"), and each layer's "layers.0.q_proj", "k_proj", "v_proj", "out_proj" and "ffn".
+// Statistics of the gradients before clipping, by group of parameters: "all", and those that the
+// model declares (parameter_groups, model/weights.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,15 +12,17 @@
 
 #include "checkpoint/training_state.h"
 #include "log/events.h"
-#include "model/transnormer.h"
+#include "model/block.h"
 #include "model/weights.h"
 
 namespace transnormer {
 
 class GradientStatistics {
  public:
-  // The gradients given later are in the order of these parameters.
-  explicit GradientStatistics(const std::vector<NamedTensor>& parameters);
+  // The gradients given later are in the order of these parameters. `groups` may overlap; "all" is
+  // one beside them.
+  GradientStatistics(const std::vector<NamedTensor>& parameters,
+                     const std::vector<ParameterGroup>& groups);
 
   // `norms`: each gradient's 2-norm, fp64 [gradients] (gradient_norms). Adds each group's norm to
   // its running moments, and reports both. Waits for the device.

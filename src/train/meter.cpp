@@ -1,9 +1,5 @@
 #include "train/meter.h"
 
-#include <c10/core/CachingDeviceAllocator.h>
-
-#include "util/memory.h"
-
 namespace transnormer {
 namespace {
 
@@ -45,15 +41,6 @@ double Meter::restart(double waited_s) {
   const double since = waited_s - waited_s_;
   waited_s_ = waited_s;
   return since;
-}
-
-std::int64_t used_memory_bytes(at::Device device) {
-  if (device.is_cpu()) {
-    return resident_memory_bytes();
-  }
-  const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
-  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index);
-  return stats.reserved_bytes[0].current;
 }
 
 }  // namespace transnormer

@@ -1,8 +1,6 @@
 // Times and counts between two train events.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <cstdint>
 
@@ -35,8 +33,5 @@ class Meter {
   std::int64_t updates_ = 0;
   double waited_s_ = 0;
 };
-
-// Memory that this process holds: the GPU's where it computes there.
-[[nodiscard]] std::int64_t used_memory_bytes(at::Device device);
 
 }  // namespace transnormer

@@ -59,7 +59,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       state_(run.state),
       loader_(make_loader(run)),
       recorded_(*run.model),
-      statistics_(run.optimizer.parameters()),
+      statistics_(run.optimizer.parameters(), parameter_groups(*run.model)),
       saver_(run, events),
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
@@ -245,7 +245,7 @@ void TrainingLoop::report(Update update) {
                 static_cast<double>(run_.samples);
   event.time_left_s = meter_.seconds_for(run_.total_steps - state_.step);
   event.data_wait_s = meter_.restart(loader_.waited_seconds());
-  event.memory_bytes = used_memory_bytes(run_.device);
+  event.memory_bytes = ops::used_memory_bytes(run_.device);
   if (run_.scaler.enabled()) {
     event.loss_scale = run_.scaler.scale();
   }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "config/check.h"
 #include "config/load.h"
 #include "data/batches.h"
 #include "data/prepare.h"
@@ -10,6 +11,7 @@
 #include "model/model_size.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
+#include "ops/runtime/device_memory.h"
 #include "train/divergence.h"
 #include "train/ending.h"
 #include "train/resume.h"
@@ -32,6 +34,7 @@ void refuse_several_processes() {
 
 void require_what_training_reads(const Config& config) {
   std::vector<std::string> faults;
+  require_objective(config.model);
   if (config.data.train.empty()) {
     faults.emplace_back("data.train: not set; training needs the path of a text file");
   }
@@ -87,7 +90,7 @@ void require_memory(const Config& config, const ModelSize& size, std::int64_t le
                     format_bytes(batches + beside) + " in all, the machine has " +
                     format_bytes(machine) + "; set a smaller global_batch_size");
   }
-  const double there = device_memory_bytes(device);
+  const double there = ops::device_memory_bytes(device);
   if (needed + (shared ? batches : 0) > there) {
     throw UserError(
         "train.micro_batch_size: " + format_count(config.train.resolved_micro_batch_size()) +

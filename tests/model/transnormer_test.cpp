@@ -123,7 +123,6 @@ TEST(TransNormer, RefusesPartsThatDoNotFitTogether) {
   EXPECT_THAT(refused([](ModelConfig& c) { c.heads = 5; }), HasSubstr("model.heads"));
   EXPECT_THAT(refused([](ModelConfig& c) { c.heads = 8; }), HasSubstr("model.lrpe"));
   EXPECT_THAT(refused([](ModelConfig& c) { c.early_layers = 4; }), HasSubstr("model.early_layers"));
-  EXPECT_THAT(refused([](ModelConfig& c) { c.causal = false; }), HasSubstr("model.causal"));
   EXPECT_THAT(refusal(small_config(ModelVariant::t2), {}, at::kMeta),
               HasSubstr("model.vocab_size"));
 }

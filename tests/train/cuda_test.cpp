@@ -7,15 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "model/block.h"
 #include "model/graphed_pass.h"
 #include "model/models.h"
 #include "model/weights.h"
 #include "ops/cuda_device.h"
+#include "ops/runtime/device_memory.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "train/gradient_statistics.h"
-#include "train/meter.h"
 #include "train/passes.h"
 
 namespace transnormer::test {
@@ -243,8 +244,8 @@ TEST_F(CudaModel, GradientStatisticsAgreeAndMemoryIsCounted) {
     AdamW optimizer(named_tensors(*model), {});
     accumulate_loss(*model, tokens.to(where), targets.to(where), {});
     std::map<std::string, RunningMoments> moments;
-    const GradientStatistics statistics(optimizer.parameters());
-    EXPECT_GT(used_memory_bytes(where), 0);
+    const GradientStatistics statistics(optimizer.parameters(), parameter_groups(*model));
+    EXPECT_GT(ops::used_memory_bytes(where), 0);
     EXPECT_FALSE(statistics.sample(optimizer.gradients(), 64).empty());
     return statistics.measure(optimizer.gradients(), gradient_norms(optimizer.gradients()),
                               moments);

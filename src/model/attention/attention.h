@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "config/config.h"
 #include "model/attention/lrpe.h"
+#include "model/block.h"
 #include "model/context.h"
 #include "model/linear.h"
 #include "model/norm.h"
@@ -18,11 +20,13 @@ namespace transnormer {
 // What an attention takes from the model beside its own settings.
 struct AttentionSettings {
   std::int64_t layer = 0;  // part of the random keys
-  std::int64_t dim = 0;
+  std::int64_t dim = 0;    // of what comes in and goes out
   std::int64_t heads = 1;
   bool lrpe = false;
   double norm_eps = 1e-6;
   double dropout = 0;  // on the attention weights, where there are any
+  bool causal = true;
+  std::int64_t max_positions = 0;  // data.tokens_per_sample
   at::Device device = at::kCPU;
 
   [[nodiscard]] std::int64_t head_dim() const { return dim / heads; }
@@ -30,34 +34,64 @@ struct AttentionSettings {
 
 class Attention : public torch::nn::Module {
  public:
-  // x: [batch, time, dim] -> the same shape, in the type of context.compute. With a state the call
-  // goes on from what the state has seen, updates it, and makes no gradients.
+  // x: [batch, time, dim] -> the same shape, in the type of context.compute. Every attention
+  // honours context.visibility and context.positions. With a state the call goes on from what the
+  // state has seen, updates it, and makes no gradients; then all that came before is visible.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& x, const ForwardContext& context,
                                            AttentionState* state) = 0;
 
+  // Only attentions that can decode are asked.
   [[nodiscard]] virtual std::unique_ptr<AttentionState> make_state(std::int64_t batch) const = 0;
 
   // Floating-point operations a token (forward) of the part between the projections, in a sequence
   // of `length`; masked scores are not counted.
   [[nodiscard]] virtual double flops_per_token(std::int64_t length) const = 0;
+
+  // Numbers in the type of the products that the backward pass keeps for a token, beside x.
+  [[nodiscard]] virtual double kept_numbers_per_token() const = 0;
+
+  // The groups of its parameters whose gradients are reported together.
+  [[nodiscard]] virtual std::vector<ParameterGroup> groups() const = 0;
 };
+
+// Heads, and the widths of each one's queries and keys, and of its values. None of them depends on
+// the model's width.
+struct HeadShape {
+  std::int64_t heads = 1;
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+
+  [[nodiscard]] std::int64_t keys() const { return heads * key_dim; }
+  [[nodiscard]] std::int64_t values() const { return heads * value_dim; }
+};
+
+// The usual one: all of head_dim().
+[[nodiscard]] HeadShape usual_heads(const AttentionSettings& settings);
 
 // out_proj(norm(attend(q_proj(x), k_proj(x), v_proj(x)))).
 class ProjectedAttention : public Attention {
  public:
   // `gain`: of the Xavier initialisation of q, k and v; that of out is 1.
-  ProjectedAttention(const AttentionSettings& settings, double gain, NormKind output_norm);
+  ProjectedAttention(const AttentionSettings& settings, const HeadShape& shape, double gain,
+                     NormKind output_norm);
 
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const ForwardContext& context,
                                    AttentionState* state) final;
+  // q, k, v, the heads' output and its norm.
+  [[nodiscard]] double kept_numbers_per_token() const override;
+  // "q_proj", "k_proj", "v_proj", "out_proj".
+  [[nodiscard]] std::vector<ParameterGroup> groups() const override;
 
  protected:
-  // q, k, v: [batch, time, heads, head_dim] -> the same shape.
+  // q, k: [batch, time, heads, key_dim]; v: [batch, time, heads, value_dim] -> the shape of v.
   [[nodiscard]] virtual at::Tensor attend(const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v, const ForwardContext& context,
                                           AttentionState* state) = 0;
 
   [[nodiscard]] const AttentionSettings& settings() const { return settings_; }
+  [[nodiscard]] const HeadShape& shape() const { return shape_; }
+  // Those that a token sees of `tokens` in a row, on average.
+  [[nodiscard]] double mean_seen(std::int64_t tokens) const;
 
   // What queries and keys go through: LRPE where the model has it. period: see ops::lrpe.
   [[nodiscard]] ops::Encoding encoding(const ForwardContext& context,
@@ -65,6 +99,7 @@ class ProjectedAttention : public Attention {
 
  private:
   AttentionSettings settings_;
+  HeadShape shape_;
   LinearGroup qkv_;
   std::shared_ptr<Linear> out_;
   std::shared_ptr<Lrpe> lrpe_;         // null without

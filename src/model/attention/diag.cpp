@@ -16,7 +16,7 @@ namespace {
 class DiagAttention : public ProjectedAttention {
  public:
   DiagAttention(const DiagAttentionConfig& config, const AttentionSettings& settings)
-      : ProjectedAttention(settings, 1, config.output_norm),
+      : ProjectedAttention(settings, usual_heads(settings), 1, config.output_norm),
         config_(config),
         scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))) {}
 
@@ -26,18 +26,17 @@ class DiagAttention : public ProjectedAttention {
   }
 
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
-    const auto seen = static_cast<double>(std::min(config_.block, length) + 1) / 2;
-    return 4 * static_cast<double>(settings().dim) * seen;
+    return 4 * static_cast<double>(settings().dim) * mean_seen(std::min(config_.block, length));
   }
 
  protected:
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState* state) override {
-    const ops::Encoding turned = encoding(context, config_.block);
+    const ops::Encoding encoded = encoding(context, config_.block);
     if (state == nullptr) {
-      return whole_blocks(q, k, v, context, turned);
+      return whole_blocks(q, k, v, context, encoded);
     }
-    return go_on(ops::encode(q, turned), ops::encode(k, turned), v, context,
+    return go_on(ops::encode(q, encoded), ops::encode(k, encoded), v, context,
                  static_cast<KeyValueCache&>(*state));
   }
 
@@ -45,7 +44,7 @@ class DiagAttention : public ProjectedAttention {
   // From a block's start on.
   [[nodiscard]] at::Tensor whole_blocks(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, const ForwardContext& context,
-                                        const ops::Encoding& turned) const {
+                                        const ops::Encoding& encoded) const {
     return ops::block_attention(
         q, k, v,
         {.score = config_.score,
@@ -53,7 +52,8 @@ class DiagAttention : public ProjectedAttention {
          .scale = scale_,
          .dropout = context.training ? settings().dropout : 0,
          .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights),
-         .encoding = turned});
+         .encoding = encoded,
+         .visibility = context.visibility});
   }
 
   // With queries and keys that are encoded: first the rest of the block that the cache holds, then

@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "config/fields.h"
+#include "model/attention/abilities.h"
 
 namespace transnormer {
 
@@ -15,6 +16,7 @@ struct AttentionSettings;
 struct DiagAttentionConfig {
   static constexpr const char* kName = "diag";
   static constexpr const char* kHelp = "Attention inside non-overlapping blocks (DiagAttention)";
+  static constexpr Abilities kAbilities{};
 
   ScoreKind score = ScoreKind::softmax;
   std::int64_t block = 64;

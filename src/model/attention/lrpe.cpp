@@ -8,12 +8,13 @@ Lrpe::Lrpe(std::int64_t head_dim, at::Device device)
     : theta_(register_parameter("theta", at::empty({head_dim / 2}, at::device(device)))),
       reflect_(register_buffer("reflect", at::empty({head_dim}, at::device(device)))) {}
 
-ops::Encoding Lrpe::encoding(std::int64_t first_position, std::int64_t period) const {
+ops::Encoding Lrpe::encoding(const ForwardContext& context, std::int64_t period) const {
   return {.feature = {},
           .theta = theta_,
           .reflect = reflect_,
-          .first_position = first_position,
-          .period = period};
+          .first_position = context.first_position,
+          .period = period,
+          .positions = context.positions};
 }
 
 void Lrpe::initialize(const Initializer& initializer, const std::string& prefix) {

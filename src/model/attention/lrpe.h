@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "model/context.h"
 #include "model/initializer.h"
 #include "ops/attention/encoding.h"
 
@@ -17,8 +18,8 @@ class Lrpe : public torch::nn::Module, public Initializable {
  public:
   Lrpe(std::int64_t head_dim, at::Device device);
 
-  // For queries and keys, from the given position on; period: see ops::lrpe.
-  [[nodiscard]] ops::Encoding encoding(std::int64_t first_position, std::int64_t period) const;
+  // For queries and keys, at the context's positions; period: see ops::lrpe.
+  [[nodiscard]] ops::Encoding encoding(const ForwardContext& context, std::int64_t period) const;
   void initialize(const Initializer& initializer, const std::string& prefix) override;
 
  private:

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "model/attention/registry.h"
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 
 namespace transnormer {
 namespace {
@@ -24,7 +24,8 @@ struct LinearState : AttentionState {
 class NormAttention : public ProjectedAttention {
  public:
   NormAttention(const NormAttentionConfig& config, const AttentionSettings& settings)
-      : ProjectedAttention(settings, std::sqrt(0.5), config.output_norm), config_(config) {}
+      : ProjectedAttention(settings, usual_heads(settings), std::sqrt(0.5), config.output_norm),
+        config_(config) {}
 
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override {
     const std::int64_t width = settings().head_dim();
@@ -41,13 +42,13 @@ class NormAttention : public ProjectedAttention {
   // LRPE comes after phi, so scores may be negative even where phi is not.
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState* state) override {
-    ops::Encoding mapped = encoding(context);
-    mapped.feature = config_.kernel;
+    ops::Encoding encoded = encoding(context);
+    encoded.feature = config_.kernel;
     if (state == nullptr) {
-      return ops::causal_linear_attention(q, k, v, mapped);
+      return ops::linear_attention(q, k, v,
+                                   {.encoding = encoded, .visibility = context.visibility});
     }
-    return ops::causal_linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum,
-                                             mapped);
+    return ops::linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum, encoded);
   }
 
  private:

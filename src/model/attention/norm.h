@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "config/fields.h"
+#include "model/attention/abilities.h"
 
 namespace transnormer {
 
@@ -15,6 +16,7 @@ struct NormAttentionConfig {
   static constexpr const char* kName = "norm";
   static constexpr const char* kHelp =
       "Linear attention without a denominator, its output normalised (NormAttention)";
+  static constexpr Abilities kAbilities{};
 
   FeatureMap kernel = FeatureMap::elu1;
   NormKind output_norm = NormKind::srms;

@@ -1,25 +1,125 @@
 #include "model/attention/registry.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
+
+#include "model/attention_then_ffn.h"
+#include "util/error.h"
 
 namespace transnormer {
 namespace {
 
-std::map<std::string, MakeAttention>& makers() {
-  static std::map<std::string, MakeAttention> by_name;
+std::map<std::string, AttentionKind>& kinds() {
+  static std::map<std::string, AttentionKind> by_name;
   return by_name;
+}
+
+// "a, b": the attentions that have an ability.
+std::string those_with(bool Abilities::*ability) {
+  std::string names;
+  for (const auto& [name, kind] : kinds()) {
+    if (kind.abilities.*ability) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+  }
+  return names;
+}
+
+struct Used {
+  const char* key;
+  const AttentionConfig* config;
+};
+
+// What the layers use; a part that no layer has is not looked at.
+std::vector<Used> used_attentions(const ModelConfig& config) {
+  const std::int64_t early = config.resolved_early_layers();
+  std::vector<Used> used;
+  if (early > 0) {
+    used.push_back({"model.early", &config.early});
+  }
+  if (early < config.layers) {
+    used.push_back({"model.late", &config.late});
+  }
+  return used;
+}
+
+AttentionSettings attention_settings(const BlockSettings& settings) {
+  const ModelConfig& model = settings.model;
+  return {.layer = settings.layer,
+          .dim = model.dim,
+          .heads = model.heads,
+          .lrpe = model.lrpe,
+          .norm_eps = model.norm_eps,
+          .dropout = model.attention_dropout,
+          .causal = model.causal,
+          .max_positions = settings.max_positions,
+          .device = settings.device};
 }
 
 }  // namespace
 
-void add_maker(const std::string& name, MakeAttention make) {
-  makers()[name] = std::move(make);
+void add_kind(const std::string& name, AttentionKind kind) {
+  kinds()[name] = std::move(kind);
+}
+
+const Abilities& abilities(const AttentionConfig& config) {
+  return kinds().at(config.name()).abilities;
 }
 
 std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
                                           const AttentionSettings& settings) {
-  return makers().at(config.name())(config, settings);
+  return kinds().at(config.name()).make(config, settings);
+}
+
+std::shared_ptr<Block> make_block(const AttentionConfig& config, const BlockSettings& settings) {
+  const AttentionKind& kind = kinds().at(config.name());
+  if (kind.make_block) {
+    return kind.make_block(config, settings);
+  }
+  return std::make_shared<AttentionThenFfn>(kind.make(config, attention_settings(settings)),
+                                            settings);
+}
+
+std::shared_ptr<Block> make_layer(const ModelConfig& config, const ModelSize& size,
+                                  std::int64_t index, at::Device device) {
+  const bool early = index < config.resolved_early_layers();
+  return make_block(
+      early ? config.early : config.late,
+      {.model = config, .layer = index, .max_positions = size.max_positions, .device = device});
+}
+
+std::vector<std::string> unfit_attentions(const ModelConfig& config) {
+  bool Abilities::*const wanted = config.causal ? &Abilities::causal : &Abilities::bidirectional;
+  std::vector<std::string> faults;
+  for (const Used& used : used_attentions(config)) {
+    if (!(abilities(*used.config).*wanted)) {
+      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
+                       "\" cannot be " + (config.causal ? "causal" : "bidirectional") +
+                       "; set model.causal to " + (config.causal ? "false" : "true") +
+                       ", or choose one of " + those_with(wanted));
+    }
+  }
+  return faults;
+}
+
+void require_decoding(const ModelConfig& config) {
+  std::vector<std::string> faults;
+  if (!config.causal) {
+    faults.emplace_back(
+        "model.causal: a model in which tokens see what comes after them cannot "
+        "decode; expected true");
+  }
+  for (const Used& used : used_attentions(config)) {
+    if (!abilities(*used.config).decodes) {
+      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
+                       "\" cannot decode token by token; those that can are " +
+                       those_with(&Abilities::decodes));
+    }
+  }
+  if (!faults.empty()) {
+    throw UserError(faults);
+  }
 }
 
 }  // namespace transnormer

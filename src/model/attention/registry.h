@@ -1,35 +1,73 @@
-// The attentions that a config can name. An attention is one file here, or in a test: its settings
-// (SettingsOf, config/union.h) with a member
+// The attentions that a config can name. An attention is one file, here or in a test: its settings
+// (SettingsOf, config/union.h) with
+//   static constexpr Abilities kAbilities;
 //   std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
-// the module, and at the end
+// (or, if it is a block of its own: std::shared_ptr<Block> make(const BlockSettings&) const), the
+// module, and at the end
 //   [[maybe_unused]] const bool kAdded = add_attention<MyAttentionConfig>();
-// which src/model/CMakeLists.txt names among the sources that are always linked.
+// The file is named in src/model/CMakeLists.txt, among those that are always linked; that is all.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "config/config.h"
+#include "model/attention/abilities.h"
 #include "model/attention/attention.h"
+#include "model/block.h"
+#include "model/model_size.h"
 
 namespace transnormer {
 
-using MakeAttention =
-    std::function<std::shared_ptr<Attention>(const AttentionConfig&, const AttentionSettings&)>;
+// What the model can do with an attention by its name.
+struct AttentionKind {
+  Abilities abilities;
+  // Empty where the attention is a block of its own.
+  std::function<std::shared_ptr<Attention>(const AttentionConfig&, const AttentionSettings&)> make;
+  // Empty where AttentionThenFfn is its block.
+  std::function<std::shared_ptr<Block>(const AttentionConfig&, const BlockSettings&)> make_block;
+};
 
-void add_maker(const std::string& name, MakeAttention make);
+void add_kind(const std::string& name, AttentionKind kind);
 
 // True, so that it can initialise a variable before main().
 template <class S>
 bool add_attention() {
-  add_maker(S::kName, [](const AttentionConfig& config, const AttentionSettings& settings) {
-    return config.get<S>().make(settings);
-  });
+  AttentionKind kind{.abilities = S::kAbilities, .make = {}, .make_block = {}};
+  if constexpr (requires(const S& s, const AttentionSettings& settings) { s.make(settings); }) {
+    kind.make = [](const AttentionConfig& config, const AttentionSettings& settings) {
+      return config.get<S>().make(settings);
+    };
+  } else {
+    kind.make_block = [](const AttentionConfig& config, const BlockSettings& settings) {
+      return config.get<S>().make(settings);
+    };
+  }
+  add_kind(S::kName, std::move(kind));
   return add_alternative<S>(attentions());
 }
 
+[[nodiscard]] const Abilities& abilities(const AttentionConfig& config);
+
+// For attentions that are no block of their own.
 [[nodiscard]] std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
                                                         const AttentionSettings& settings);
+
+// The block of a layer with this attention.
+[[nodiscard]] std::shared_ptr<Block> make_block(const AttentionConfig& config,
+                                                const BlockSettings& settings);
+
+// That of the layer `index`: its attention is model.early or model.late.
+[[nodiscard]] std::shared_ptr<Block> make_layer(const ModelConfig& config, const ModelSize& size,
+                                                std::int64_t index, at::Device device);
+
+// One line for each of the model's attentions that cannot be what model.causal asks for.
+[[nodiscard]] std::vector<std::string> unfit_attentions(const ModelConfig& config);
+
+// Throws UserError where a layer's attention cannot go on from a state, or the model is not causal.
+void require_decoding(const ModelConfig& config);
 
 }  // namespace transnormer

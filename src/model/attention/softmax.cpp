@@ -14,6 +14,7 @@ namespace {
 struct SoftmaxAttentionConfig {
   static constexpr const char* kName = "softmax";
   static constexpr const char* kHelp = "Scaled dot-product attention over the whole sequence";
+  static constexpr Abilities kAbilities{};
 
   void visit(FieldVisitor&) {}
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
@@ -23,7 +24,7 @@ struct SoftmaxAttentionConfig {
 class SoftmaxAttention : public ProjectedAttention {
  public:
   explicit SoftmaxAttention(const AttentionSettings& settings)
-      : ProjectedAttention(settings, std::sqrt(0.5), NormKind::none),
+      : ProjectedAttention(settings, usual_heads(settings), std::sqrt(0.5), NormKind::none),
         scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))) {}
 
   // The keys and values of all tokens.
@@ -32,13 +33,13 @@ class SoftmaxAttention : public ProjectedAttention {
   }
 
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
-    return 4 * static_cast<double>(settings().dim) * static_cast<double>(length + 1) / 2;
+    return 4 * static_cast<double>(settings().dim) * mean_seen(length);
   }
 
  protected:
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState* state) override {
-    const ops::Encoding turned = encoding(context);
+    const ops::Encoding encoded = encoding(context);
     if (state == nullptr) {
       return ops::block_attention(
           q, k, v,
@@ -47,11 +48,12 @@ class SoftmaxAttention : public ProjectedAttention {
            .scale = scale_,
            .dropout = context.training ? settings().dropout : 0,
            .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights),
-           .encoding = turned});
+           .encoding = encoded,
+           .visibility = context.visibility});
     }
     auto& cache = static_cast<KeyValueCache&>(*state);
-    cache.append(ops::encode(k, turned), v);
-    return ops::attention_step(ops::encode(q, turned), cache.keys(), cache.values(),
+    cache.append(ops::encode(k, encoded), v);
+    return ops::attention_step(ops::encode(q, encoded), cache.keys(), cache.values(),
                                ScoreKind::softmax, scale_);
   }
 

@@ -1,0 +1,13 @@
+// What an attention can be part of.
+#pragma once
+
+namespace transnormer {
+
+// A constant of its settings, kAbilities.
+struct Abilities {
+  bool causal = true;         // a token sees nothing behind it
+  bool bidirectional = true;  // a token sees all of its sequence
+  bool decodes = true;        // goes on from a state, token by token
+};
+
+}  // namespace transnormer
