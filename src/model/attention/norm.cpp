@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "model/attention/registry.h"
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 
 namespace transnormer {
 namespace {
@@ -42,10 +42,9 @@ class NormAttention : public ProjectedAttention {
     ops::Encoding mapped = encoding(context);
     mapped.feature = config_.kernel;
     if (state == nullptr) {
-      return ops::causal_linear_attention(q, k, v, mapped);
+      return ops::linear_attention(q, k, v, {.encoding = mapped});
     }
-    return ops::causal_linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum,
-                                             mapped);
+    return ops::linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum, mapped);
   }
 
  private:
