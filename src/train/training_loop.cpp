@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "log/console.h"
+#include "model/weights.h"
 #include "ops/runtime/device.h"
+#include "ops/runtime/device_memory.h"
 #include "optim/gradients.h"
 #include "optim/schedule.h"
 #include "train/divergence.h"

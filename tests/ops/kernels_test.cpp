@@ -7,7 +7,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/attention/lrpe.h"
 #include "ops/norm.h"
 #include "ops/reference.h"
@@ -201,7 +201,7 @@ std::vector<at::Tensor> run_everything() {
   const at::Tensor x = leaf(normal({3, 300, 5, 16}, 1)), theta = leaf(normal({8}, 2));
   const at::Tensor unit = at::full({16}, 0.25);
   const at::Tensor q = lrpe(feature_map(x, FeatureMap::elu1), theta, unit, 0);
-  const at::Tensor y = causal_linear_attention(q, q, x);
+  const at::Tensor y = linear_attention(q, q, x);
   BlockAttentionOptions options;
   options.dropout = 0.1;
   const at::Tensor z = block_attention(x, q, y, options);

@@ -10,9 +10,9 @@
 
 #include "ops/activation.h"
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
 #include "ops/attention/encoding.h"
 #include "ops/attention/joint.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/attention/lrpe.h"
 #include "ops/dropout.h"
 #include "ops/loss/linear_cross_entropy.h"
@@ -69,7 +69,8 @@ at::Tensor by_head(const at::Tensor& x) {
   return x.transpose(1, 2);
 }
 
-at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor quadratic_linear_attention(const at::Tensor& q, const at::Tensor& k,
+                                      const at::Tensor& v) {
   const at::Tensor scores = at::matmul(by_head(q), by_head(k).transpose(2, 3)).tril();
   return by_head(at::matmul(scores, by_head(v)));
 }
@@ -263,14 +264,15 @@ void add_lrpe(Cases& cases) {
 void add_linear_attention(Cases& cases) {
   for (const auto& [time, value_dim] : {std::pair{1, 17}, std::pair{63, 17}, std::pair{64, 24},
                                         std::pair{65, 70}, std::pair{200, 17}}) {
-    cases.push_back(
-        {"linear attention over " + std::to_string(time),
-         {heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, value_dim, 3)},
-         {},
-         [](const Tensors& a, const Tensors&, at::ScalarType) {
-           return causal_linear_attention(a[0], a[1], a[2]);
-         },
-         [](const Tensors& a, const Tensors&) { return linear_attention(a[0], a[1], a[2]); }});
+    cases.push_back({"linear attention over " + std::to_string(time),
+                     {heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, value_dim, 3)},
+                     {},
+                     [](const Tensors& a, const Tensors&, at::ScalarType) {
+                       return linear_attention(a[0], a[1], a[2]);
+                     },
+                     [](const Tensors& a, const Tensors&) {
+                       return quadratic_linear_attention(a[0], a[1], a[2]);
+                     }});
   }
 }
 
@@ -313,7 +315,7 @@ void add_encoded_attentions(Cases& cases) {
     return views;
   };
   const auto encoding_of = [](const at::Tensor& theta, std::int64_t period) {
-    return Encoding{FeatureMap::elu1, theta, some_unit().to(theta.device()), kFirst, period};
+    return Encoding{FeatureMap::elu1, theta, some_unit().to(theta.device()), kFirst, period, {}};
   };
   const auto encoded = [](const at::Tensor& x, const at::Tensor& theta, std::int64_t period) {
     return turned(phi(x, FeatureMap::elu1), theta, some_unit().to(at::kDouble), kFirst, period);
@@ -324,11 +326,12 @@ void add_encoded_attentions(Cases& cases) {
                    {some_theta()},
                    [=](const Tensors& a, const Tensors& p, at::ScalarType) {
                      const Tensors x = parts_of(a[0], ops::split(a[0], 3));
-                     return causal_linear_attention(x[0], x[1], x[2], encoding_of(p[0], 0));
+                     return linear_attention(x[0], x[1], x[2], {.encoding = encoding_of(p[0], 0)});
                    },
                    [=](const Tensors& a, const Tensors& p) {
                      const Tensors x = parts_of(a[0], at::chunk(a[0], 3, -1));
-                     return linear_attention(encoded(x[0], p[0], 0), encoded(x[1], p[0], 0), x[2]);
+                     return quadratic_linear_attention(encoded(x[0], p[0], 0),
+                                                       encoded(x[1], p[0], 0), x[2]);
                    }});
   BlockAttentionOptions options;
   options.block = kPeriod;

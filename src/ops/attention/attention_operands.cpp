@@ -59,8 +59,8 @@ AttentionOperands unfilled_gradients(const AttentionOperands& x) {
 KernelEncoding::KernelEncoding(const Encoding& encoding, std::int64_t time)
     : feature_(feature_of(encoding.feature)) {
   if (encoding.theta.defined()) {
-    table_ =
-        std::make_shared<LrpeTable>(encoding.theta, time, encoding.first_position, encoding.period);
+    table_ = std::make_shared<LrpeTable>(encoding.theta, time,
+                                         Positions{encoding.first_position, encoding.period, {}});
     unit_ = encoding.reflect.contiguous();
   }
 }
@@ -73,7 +73,8 @@ kernels::Encoding KernelEncoding::view() const {
 }
 
 bool attention_kernel_fits(const at::Tensor& q, const Encoding& encoding) {
-  return kernel_type(q) && (!encoding.theta.defined() || lrpe_kernel_fits(q));
+  return kernel_type(q) &&
+         (!encoding.theta.defined() || (!encoding.positions.defined() && lrpe_kernel_fits(q)));
 }
 
 std::optional<at::Tensor> theta_of(const Encoding& encoding) {

@@ -1,4 +1,4 @@
-// Chunked causal linear attention; the formulas stand in ops/causal_linear_attention_tensor.h. All
+// Chunked causal linear attention; the formulas stand in ops/linear_attention_tensor.h. All
 // chunks at once: their own sums of k v^T, then the sums before each chunk, then the outputs.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chunked causal linear attention; the formulas stand in causal_linear_attention_tensor.h.
+// Chunked causal linear attention; the formulas stand in linear_attention_tensor.h.
 #include "ops/kernels/functions.h"
 #include "ops/kernels/matrix.h"
 #include "ops/kernels/rows.h"

@@ -9,8 +9,8 @@
 
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
 #include "ops/attention/joint.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/reference.h"
 #include "ops/runtime/kernel_view.h"
 #include "ops/runtime/scratch.h"
@@ -339,7 +339,7 @@ class EncodedOperator : public testing::TestWithParam<std::tuple<Kind, FeatureMa
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const Encoding& encoding) const {
     if (kind == Kind::linear) {
-      return causal_linear_attention(q, k, v, encoding);
+      return linear_attention(q, k, v, {.encoding = encoding});
     }
     BlockAttentionOptions options;
     options.score = kind == Kind::softmax ? ScoreKind::softmax : ScoreKind::relu;
@@ -411,7 +411,7 @@ TEST(EncodedSteps, GoOnFromTheStateAndThePosition) {
   const Case c{Kind::linear, 130, 20, true, at::kFloat};
   const std::vector<at::Tensor> given = joint_operands(c);
   Encoding e = encoding_of(c);
-  const at::Tensor whole = causal_linear_attention(given[0], given[1], given[2], e);
+  const at::Tensor whole = linear_attention(given[0], given[1], given[2], {.encoding = e});
   at::Tensor state = at::zeros({kBatch, kHeads, c.dim, c.dim});
   std::vector<at::Tensor> parts;
   for (const auto& [first, count] : {std::pair{0, 70}, std::pair{70, 1}, std::pair{71, 59}}) {
@@ -419,7 +419,7 @@ TEST(EncodedSteps, GoOnFromTheStateAndThePosition) {
       return given[i].narrow(1, begin, length);
     };
     e.first_position = kFirstPosition + first;
-    parts.push_back(causal_linear_attention_step(part(0), part(1), part(2), state, e));
+    parts.push_back(linear_attention_step(part(0), part(1), part(2), state, e));
   }
   EXPECT_LT(distance(at::cat(parts, 1), whole), 2e-6);
 }
