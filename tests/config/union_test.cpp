@@ -2,6 +2,8 @@
 // here is added before main(), as those of src/model are.
 #include "config/union.h"
 
+#include <nlohmann/json.hpp>
+
 #include "config/fields.h"
 #include "config/listing.h"
 #include "config/support.h"
@@ -117,6 +119,24 @@ TEST(AnAddedAlternative, IsDescribedInTheReference) {
   EXPECT_THAT(text, HasSubstr("| `late.window` (\"average\" only) | `4` |"));
   EXPECT_THAT(text, HasSubstr("| `betas` (\"adamw\" only) |"));
   EXPECT_THAT(text, HasSubstr("| `momentum` (\"sign\" only) | `0.5` |"));
+}
+
+// Of the settings that stand beside keys of all optimizers, each has its own only.
+TEST(AnAddedAlternative, HasASchemaOfItsOwn) {
+  using Json = nlohmann::json;
+  const Json optimizer = Json::parse(config_schema())["properties"]["optimizer"];
+  EXPECT_EQ(optimizer["properties"]["name"]["enum"], (Json{"adamw", "sign"}));
+  ASSERT_EQ(optimizer["allOf"].size(), 2U);
+  const Json& adamw = optimizer["allOf"][0];
+  EXPECT_EQ(adamw["if"]["properties"]["name"]["const"], "adamw");
+  EXPECT_FALSE(adamw["if"].contains("required"));  // holds without a name, too
+  EXPECT_EQ(adamw["then"]["properties"]["momentum"], false);
+  const Json& sign = optimizer["allOf"][1];
+  EXPECT_EQ(sign["if"]["required"], Json{"name"});
+  EXPECT_EQ(sign["then"]["properties"]["momentum"]["exclusiveMaximum"], 1);
+  EXPECT_EQ(sign["then"]["properties"]["betas"], false);
+  EXPECT_EQ(optimizer["additionalProperties"], false);
+  EXPECT_EQ(optimizer["properties"]["momentum"], true);
 }
 
 }  // namespace

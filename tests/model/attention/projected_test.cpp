@@ -1,0 +1,98 @@
+// Heads whose widths are neither each other's nor the model's, against plain double precision.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/attention/attention.h"
+#include "model/initializer.h"
+#include "model/models.h"
+#include "ops/attention/block_attention.h"
+#include "ops/attention/linear_attention.h"
+
+namespace transnormer::test {
+namespace {
+
+constexpr HeadShape kShape{.heads = 3, .key_dim = 4, .value_dim = 5};
+constexpr std::int64_t kDim = 14;
+
+class Odd : public ProjectedAttention {
+ public:
+  Odd(const AttentionSettings& settings, bool softmax)
+      : ProjectedAttention(settings, kShape, 1, NormKind::none), softmax_(softmax) {}
+  [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t) const override {
+    return nullptr;
+  }
+  [[nodiscard]] double flops_per_token(std::int64_t) const override { return 0; }
+
+ protected:
+  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const ForwardContext& context, AttentionState*) override {
+    if (softmax_) {
+      return ops::block_attention(q, k, v,
+                                  {.block = 0, .scale = 0.5, .visibility = context.visibility});
+    }
+    return ops::linear_attention(q, k, v, {.visibility = context.visibility});
+  }
+
+ private:
+  bool softmax_;
+};
+
+// The same in double, from the attention's own weights.
+at::Tensor reference(Odd& attention, const at::Tensor& x, bool softmax) {
+  const auto parameters = attention.named_parameters();
+  const auto project = [&](const char* name, const at::Tensor& in) {
+    return at::linear(in, parameters[std::string(name) + ".weight"].to(at::kDouble),
+                      parameters[std::string(name) + ".bias"].to(at::kDouble));
+  };
+  const auto heads = [&](const char* name) {
+    return project(name, x.to(at::kDouble)).unflatten(-1, {3, -1}).transpose(1, 2);
+  };
+  at::Tensor scores = at::matmul(heads("q_proj"), heads("k_proj").transpose(2, 3));
+  const at::Tensor seen = at::ones({x.size(1), x.size(1)}, at::kBool).tril();
+  scores = softmax ? at::softmax((scores * 0.5).masked_fill(seen.logical_not(), -INFINITY), -1)
+                   : scores.masked_fill(seen.logical_not(), 0);
+  return project("out_proj", at::matmul(scores, heads("v_proj")).transpose(1, 2).flatten(2));
+}
+
+TEST(ProjectedAttention, TakesWidthsOfKeysAndValuesFreeOfEachOtherAndOfTheModel) {
+  for (const bool softmax : {false, true}) {
+    Odd attention({.dim = kDim, .heads = 3}, softmax);
+    for (const auto& child : attention.named_children()) {
+      dynamic_cast<Initializable&>(*child.value()).initialize(Initializer(5), child.key() + ".");
+    }
+    const at::Tensor x = at::cos(at::arange(2 * 13 * kDim).view({2, 13, kDim}) * 0.37);
+    const at::Tensor weights = at::sin(at::arange(2 * 13 * kDim).view({2, 13, kDim}) * 0.91);
+    const at::Tensor y = attention.forward(x, {}, nullptr);
+    const at::Tensor expected = reference(attention, x, softmax);
+    EXPECT_LT(relative_error(y, expected.to(at::kFloat)), 1e-5);
+    (expected * weights).sum().backward();
+    std::vector<at::Tensor> wanted;
+    for (const at::Tensor& parameter : attention.parameters()) {
+      wanted.push_back(parameter.grad().clone());
+      parameter.mutable_grad().zero_();
+    }
+    (y * weights).sum().backward();
+    const auto named = attention.named_parameters();
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_LT((named[i].value().grad() - wanted[i]).norm().item<double>(),
+                1e-4 * std::max(1.0, wanted[i].norm().item<double>()))
+          << named[i].key();
+    }
+  }
+}
+
+TEST(ProjectedAttention, HasTensorsOfThoseWidthsInItsGroups) {
+  const Odd attention({.dim = kDim, .heads = 3, .device = at::kMeta}, false);
+  const std::vector<ParameterGroup> groups = attention.groups();
+  ASSERT_EQ(groups.size(), 4U);
+  EXPECT_EQ(groups[0].name, "q_proj");
+  EXPECT_EQ(groups[0].parameters[0].sizes(), (std::vector<std::int64_t>{12, kDim}));
+  EXPECT_EQ(groups[2].name, "v_proj");
+  EXPECT_EQ(groups[2].parameters[0].sizes(), (std::vector<std::int64_t>{15, kDim}));
+  EXPECT_EQ(groups[3].parameters[0].sizes(), (std::vector<std::int64_t>{kDim, 15}));
+  EXPECT_EQ(attention.kept_numbers_per_token(), 2 * 12 + 3 * 15);
+}
+
+}  // namespace
+}  // namespace transnormer::test
