@@ -14,7 +14,7 @@
 #include "ops/loss/linear_cross_entropy.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
-#include "optim/optimizer.h"
+#include "optim/registry.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -96,7 +96,7 @@ class TrainWorkload final : public ModelWorkload {
  public:
   TrainWorkload(const BenchCase& bench_case, const BenchOptions& options)
       : ModelWorkload(bench_case, options),
-        optimizer_(named_tensors(*model_), options.optimizer),
+        optimizer_(make_optimizer(named_tensors(*model_), options.optimizer)),
         scaler_(options.compute == at::kHalf),
         lr_(options.optimizer.lr),
         inputs_(random_tokens(length_)),
@@ -106,12 +106,12 @@ class TrainWorkload final : public ModelWorkload {
   }
 
   void step() override {
-    optimizer_.zero_gradients();
+    optimizer_->zero_gradients();
     (void)pass_.run(inputs_, targets_, context_,
                     scaler_.scale() / static_cast<double>(batch_ * length_));
-    const std::vector<at::Tensor> gradients = optimizer_.gradients();
+    const std::vector<at::Tensor> gradients = optimizer_->flat_gradients();
     scaler_.unscale(gradients);
-    const at::Tensor norm = global_norm(gradient_norms(gradients));
+    const at::Tensor norm = global_norm(gradient_norms(optimizer_->gradients()));
     ++context_.update;
     if (scaler_.enabled()) {  // as training does: an update that overflows is left out
       const bool overflow = !std::isfinite(norm.item<double>());
@@ -121,13 +121,13 @@ class TrainWorkload final : public ModelWorkload {
       }
     }
     clip_gradients(gradients, norm, kBenchClipNorm);
-    optimizer_.step(lr_);
+    optimizer_->step(lr_);
   }
   [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_ * length_; }
   [[nodiscard]] double flops_per_step_token() const override { return flops().train(); }
 
  private:
-  AdamW optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
   double lr_;
   at::Tensor inputs_;

@@ -59,7 +59,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       state_(run.state),
       loader_(make_loader(run)),
       recorded_(*run.model),
-      statistics_(run.optimizer.parameters()),
+      statistics_(run.optimizer->parameters()),
       saver_(run, events),
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
@@ -101,9 +101,9 @@ bool TrainingLoop::make_update() {
   is_amid_change_ = true;
   if (is_to_be_applied(update)) {
     measure_statistics(update);
-    clip_gradients(run_.optimizer.gradients(), global_norm(update.norms),
+    clip_gradients(run_.optimizer->flat_gradients(), global_norm(update.norms),
                    config_.optimizer.clip_norm);
-    run_.optimizer.step(update.lr);
+    run_.optimizer->step(update.lr);
     applied_step_ = state_.step + 1;
   }
   count(update);
@@ -114,7 +114,7 @@ bool TrainingLoop::make_update() {
 }
 
 std::optional<at::Tensor> TrainingLoop::forward_backward(const std::vector<Batch>& batches) {
-  run_.optimizer.zero_gradients();
+  run_.optimizer->zero_gradients();
   const bool was_recorded = recorded_.fault().empty();
   const auto nll =
       accumulate_gradients(*run_.model, batches,
@@ -131,7 +131,7 @@ std::optional<at::Tensor> TrainingLoop::forward_backward(const std::vector<Batch
         recorded_.fault());
   }
   if (nll) {
-    run_.scaler.unscale(run_.optimizer.gradients());
+    run_.scaler.unscale(run_.optimizer->flat_gradients());
   }
   return nll;
 }
@@ -142,7 +142,7 @@ TrainingLoop::Update TrainingLoop::measure(const std::vector<Batch>& batches,
   Update update;
   update.tokens = target_tokens(batches);
   update.lr = learning_rate(config_.schedule, config_.optimizer.lr, state_.step, run_.total_steps);
-  update.norms = gradient_norms(run_.optimizer.gradients());
+  update.norms = gradient_norms(run_.optimizer->gradients());
   const at::Tensor both = at::stack({nll, global_norm(update.norms)}).to(at::kCPU);
   update.nll = both[0].item<double>();
   update.grad_norm = both[1].item<double>();
@@ -172,7 +172,7 @@ bool TrainingLoop::is_to_be_applied(const Update& update) {
 }
 
 void TrainingLoop::measure_statistics(Update& update) {
-  const std::vector<at::Tensor> gradients = run_.optimizer.gradients();
+  const std::vector<at::Tensor> gradients = run_.optimizer->gradients();
   const std::int64_t step = state_.step + 1;
   if (is_multiple(step, config_.log.grad_stats_every)) {
     update.statistics = statistics_.measure(gradients, update.norms, state_.gradient_moments);

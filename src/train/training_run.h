@@ -32,7 +32,7 @@ struct TrainingRun {
   std::int64_t samples = 0;      // of an epoch
   std::int64_t total_steps = 0;  // that training ends with
   std::shared_ptr<TransNormer> model;
-  AdamW optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   TrainingState state;
   bool resumed = false;

@@ -13,7 +13,7 @@
 #include "ops/cuda_device.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
-#include "optim/optimizer.h"
+#include "optim/registry.h"
 #include "train/gradient_statistics.h"
 #include "train/meter.h"
 #include "train/passes.h"
@@ -76,11 +76,11 @@ Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType co
   Trained trained;
   trained.model = make_model_on(device, config);
   GraphedPass recorded(*trained.model);
-  AdamW optimizer(named_tensors(*trained.model), {});
+  const auto optimizer = make_optimizer(named_tensors(*trained.model), {});
   LossScaler scaler(compute == at::kHalf);
   const std::vector<Batch> batches = make_update();
   for (int update = 0; update < updates; ++update) {
-    optimizer.zero_gradients();
+    optimizer->zero_gradients();
     const auto nll =
         accumulate_gradients(*trained.model, batches,
                              {.compute = compute,
@@ -88,15 +88,15 @@ Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType co
                               .update = update,
                               .loss_scale = scaler.scale(),
                               .recorded = passes == Passes::recorded ? &recorded : nullptr});
-    scaler.unscale(optimizer.gradients());
-    const at::Tensor norm = global_norm(gradient_norms(optimizer.gradients()));
+    scaler.unscale(optimizer->flat_gradients());
+    const at::Tensor norm = global_norm(gradient_norms(optimizer->gradients()));
     trained.losses.push_back(nll->item<double>());
     trained.norms.push_back(norm.item<double>());
     const bool finite = std::isfinite(trained.norms.back());
     (void)scaler.update(!finite);
     if (finite) {
-      clip_gradients(optimizer.gradients(), norm, 0.5);
-      optimizer.step(1e-3);
+      clip_gradients(optimizer->flat_gradients(), norm, 0.5);
+      optimizer->step(1e-3);
     }
   }
   EXPECT_EQ(recorded.fault(), "");
@@ -240,13 +240,13 @@ TEST_F(CudaModel, GradientStatisticsAgreeAndMemoryIsCounted) {
   const at::Tensor tokens = random_tokens(3, 37, 2), targets = random_tokens(3, 37, 3);
   const auto measure = [&](at::Device where) {
     const auto model = make_model_on(where, small_config(ModelVariant::t2));
-    AdamW optimizer(named_tensors(*model), {});
+    const auto optimizer = make_optimizer(named_tensors(*model), {});
     accumulate_loss(*model, tokens.to(where), targets.to(where), {});
     std::map<std::string, RunningMoments> moments;
-    const GradientStatistics statistics(optimizer.parameters());
+    const GradientStatistics statistics(optimizer->parameters());
     EXPECT_GT(used_memory_bytes(where), 0);
-    EXPECT_FALSE(statistics.sample(optimizer.gradients(), 64).empty());
-    return statistics.measure(optimizer.gradients(), gradient_norms(optimizer.gradients()),
+    EXPECT_FALSE(statistics.sample(optimizer->gradients(), 64).empty());
+    return statistics.measure(optimizer->gradients(), gradient_norms(optimizer->gradients()),
                               moments);
   };
   const auto here = measure(at::kCPU), there = measure(device);

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ops/runtime/device.h"
-#include "optim/optimizer.h"
+#include "optim/registry.h"
 
 namespace transnormer {
 namespace {
@@ -61,10 +61,10 @@ struct Result {
 
 Result run(const std::vector<Batch>& batches, double loss_scale = 1) {
   const auto model = make_model(0.3);
-  AdamW optimizer(named_tensors(*model), {});
+  const auto optimizer = make_optimizer(named_tensors(*model), {});
   const auto nll =
       accumulate_gradients(*model, batches, {.seed = 3, .update = 5, .loss_scale = loss_scale});
-  return {nll->item<double>(), optimizer.gradients()};
+  return {nll->item<double>(), optimizer->gradients()};
 }
 
 double relative_difference(const at::Tensor& a, const at::Tensor& b) {
@@ -98,13 +98,13 @@ TEST(Passes, TheLossIsDividedByTheTargetsThatCount) {
   EXPECT_EQ(target_tokens(make_update(4)), 5 * kLength + 3);
   EXPECT_NEAR(result.nll / (5 * kLength + 3), std::log(kWords), 1.5);
   const auto model = make_model(0.3);
-  AdamW optimizer(named_tensors(*model), {});
+  const auto optimizer = make_optimizer(named_tensors(*model), {});
   std::vector<at::Tensor> expected;
   for (const Batch& batch : make_update(1)) {
-    optimizer.zero_gradients();
+    optimizer->zero_gradients();
     (void)accumulate_gradients(*model, {batch}, {.seed = 3, .update = 5});
     const double share = static_cast<double>(batch.target_tokens) / (5 * kLength + 3);
-    const std::vector<at::Tensor> gradients = optimizer.gradients();
+    const std::vector<at::Tensor> gradients = optimizer->gradients();
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const at::Tensor part = share * gradients[i];
       if (i < expected.size()) {
@@ -150,15 +150,15 @@ TEST(Passes, AfterAStopTheSameUpdateGivesTheSameBits) {
   const Result whole = run(make_update(6));
   for (int last = 1; last <= kQuestionsAPass; ++last) {
     const auto model = make_model(0.3);
-    AdamW optimizer(named_tensors(*model), {});
+    const auto optimizer = make_optimizer(named_tensors(*model), {});
     int asked = 0;
     ASSERT_FALSE(accumulate_gradients(
         *model, make_update(6),
         {.seed = 3, .update = 5, .should_stop = [&] { return ++asked == last; }}));
-    optimizer.zero_gradients();
+    optimizer->zero_gradients();
     const auto nll = accumulate_gradients(*model, make_update(6), {.seed = 3, .update = 5});
     EXPECT_EQ(nll->item<double>(), whole.nll);
-    const std::vector<at::Tensor> gradients = optimizer.gradients();
+    const std::vector<at::Tensor> gradients = optimizer->gradients();
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       EXPECT_TRUE(at::equal(gradients[i], whole.gradients[i])) << last << ", " << i;
     }
@@ -168,14 +168,14 @@ TEST(Passes, AfterAStopTheSameUpdateGivesTheSameBits) {
 TEST(Passes, ManyUpdatesOverfitOneBatch) {
   for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
     const auto model = make_model(0);
-    AdamW optimizer(named_tensors(*model), {});
+    const auto optimizer = make_optimizer(named_tensors(*model), {});
     const std::vector<Batch> batches{make_batch(0, 3)};
     double loss = 0;
     for (int update = 0; update < 120; ++update) {
-      optimizer.zero_gradients();
+      optimizer->zero_gradients();
       loss = accumulate_gradients(*model, batches, {.compute = compute})->item<double>() /
              static_cast<double>(target_tokens(batches));
-      optimizer.step(1e-2);
+      optimizer->step(1e-2);
     }
     EXPECT_LT(loss, 0.1) << compute;
   }
