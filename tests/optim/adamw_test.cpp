@@ -1,4 +1,6 @@
 // AdamW, and what every optimizer does for its rule, by its example.
+#include "optim/adamw.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +70,7 @@ TEST(AdamW, AgreesWithADoublePrecisionComputationOverManyUpdates) {
 
 TEST(AdamW, AddsEpsilonAfterTheBiasCorrection) {
   OptimizerConfig config;
-  config.eps = 0.5;
+  config.rule = AdamWConfig{.eps = 0.5};
   config.weight_decay = 0;
   const NamedTensor weight = parameter("w", at::zeros({1}));
   const auto optimizer = make_optimizer({weight}, config);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "model/attention/diag.h"
 #include "ops/runtime/device.h"
 #include "optim/registry.h"
 
