@@ -96,8 +96,9 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& tensors) {
   for (const Joint& joint : joints) {
     place(joint, elements);
   }
-  // Both copies are there of one storage at a time: on a CPU memory takes no room before it is
-  // written, and what lies beside the values is made when the old memory is free.
+  // On a CPU both copies are there of one storage at a time, since memory takes no room before it
+  // is written. On a GPU all values are there twice for a moment; gradients and what an optimizer
+  // keeps are made when the old memory is free, and take more.
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     buffers_[i].values = at::empty({elements[i]}, buffers_[i].values.options());
     zero_gaps(buffers_[i]);
