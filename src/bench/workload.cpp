@@ -12,7 +12,7 @@
 #include "model/weights.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "optim/loss_scaler.h"
-#include "optim/optimizer.h"
+#include "optim/registry.h"
 #include "task/causal.h"
 #include "train/update_step.h"
 #include "util/error.h"
@@ -96,10 +96,10 @@ class TrainWorkload final : public ModelWorkload {
  public:
   TrainWorkload(const BenchCase& bench_case, const BenchOptions& options)
       : ModelWorkload(bench_case, options),
-        optimizer_(named_tensors(*model_), options.optimizer),
+        optimizer_(make_optimizer(named_tensors(*model_), options.optimizer)),
         scaler_(options.compute == at::kHalf),
         lr_(options.optimizer.lr),
-        update_(causal_loss, *model_, optimizer_, scaler_,
+        update_(causal_loss, *model_, *optimizer_, scaler_,
                 {.compute = options.compute,
                  .activation_checkpointing = options.activation_checkpointing,
                  .clip_norm = kBenchClipNorm}),
@@ -119,7 +119,7 @@ class TrainWorkload final : public ModelWorkload {
   [[nodiscard]] double flops_per_step_token() const override { return flops().train(); }
 
  private:
-  AdamW optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
   double lr_;
   UpdateStep update_;

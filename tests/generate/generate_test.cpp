@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "model/attention/diag.h"
+#include "model/attention/norm.h"
 #include "model/weights.h"
 #include "util/error.h"
 
@@ -44,7 +46,7 @@ std::vector<std::shared_ptr<TransNormer>> models() {
       small_model(
           DiagAttentionConfig{.score = ScoreKind::relu, .block = 8, .output_norm = NormKind::srms},
           NormAttentionConfig{.kernel = FeatureMap::elu}),
-      small_model(SoftmaxAttentionConfig{}, SoftmaxAttentionConfig{}),
+      small_model("softmax", "softmax"),
   };
 }
 
