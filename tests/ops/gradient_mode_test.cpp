@@ -43,7 +43,7 @@ std::vector<Operator> operators() {
          return std::vector{made.stream, made.normed, first.stream, first.normed};
        }},
       {"lrpe", [=] { return std::vector{lrpe(x, theta, unit, 5)}; }},
-      {"split", [=] { return split(rows, 3); }},
+      {"split", [=] { return ops::split(rows, 3); }},
       {"scaled_embedding", [=] { return std::vector{scaled_embedding(weight, tokens, 3)}; }},
       {"linear", [=] { return std::vector{linear(rows, weight, {}, at::kBFloat16)}; }},
       {"gated_linear",

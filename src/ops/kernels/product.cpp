@@ -39,6 +39,7 @@ inline void tile(const Operands<T>& p, std::int64_t row, std::int64_t output) {
   constexpr int outputs = kLanes / rows;
   const std::int64_t in = p.shape.in;
   const std::int64_t here = p.shape.last - output < outputs ? p.shape.last - output : outputs;
+  const std::int64_t next = output + outputs < p.shape.last ? outputs * in : 0;
   const T* x = p.x + row * in;
   const T* w[outputs];
   F sums[kLanes];
@@ -69,7 +70,7 @@ inline void tile(const Operands<T>& p, std::int64_t row, std::int64_t output) {
   for (; k + kLanes <= in; k += kLanes) {
 #pragma GCC unroll 16
     for (int o = 0; o < outputs; ++o) {
-      __builtin_prefetch(w[o] + outputs * in + k);
+      __builtin_prefetch(w[o] + next + k);
     }
     add([k](const T* from) { return load(from + k); });
   }

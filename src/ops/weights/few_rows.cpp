@@ -1,6 +1,7 @@
 #include "ops/weights/few_rows.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <vector>
@@ -13,13 +14,18 @@
 namespace transnormer::ops {
 namespace {
 
-constexpr std::int64_t kPartBytes = 65536;  // of weights, that are worth sharing out
+// Bytes of weights of a part: fewer are not worth sharing out, and each part begins without what
+// the one before has asked for from memory.
+constexpr std::int64_t kLeastPart = 1 << 16;
+constexpr std::int64_t kMostPart = 1 << 18;
 
 // Outputs of one part.
 std::int64_t grain_of(const at::Tensor& weight) {
   const std::int64_t row = std::max<std::int64_t>(weight.size(1) * weight.element_size(), 1);
+  const std::int64_t part =
+      std::clamp(row * weight.size(0) / at::get_num_threads(), kLeastPart, kMostPart);
   constexpr std::int64_t together = kernels::kOutputsTogether;
-  return std::max<std::int64_t>(kPartBytes / row / together, 1) * together;
+  return std::max<std::int64_t>((part / row + together - 1) / together, 1) * together;
 }
 
 }  // namespace
