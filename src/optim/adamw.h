@@ -2,10 +2,16 @@
 #pragma once
 
 #include <array>
+#include <memory>
+#include <vector>
 
+#include "config/config.h"
 #include "config/fields.h"
 
 namespace transnormer {
+
+class Optimizer;
+struct NamedTensor;
 
 struct AdamWConfig {
   static constexpr const char* kName = "adamw";
@@ -15,6 +21,8 @@ struct AdamWConfig {
   double eps = 1e-8;
 
   void visit(FieldVisitor& visitor);
+  [[nodiscard]] std::unique_ptr<Optimizer> make(const std::vector<NamedTensor>& tensors,
+                                                const OptimizerConfig& config) const;
   bool operator==(const AdamWConfig&) const = default;
 };
 

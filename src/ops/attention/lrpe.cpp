@@ -85,14 +85,19 @@ struct Lrpe : torch::autograd::Function<Lrpe> {
 
 at::Tensor lrpe(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
                 std::int64_t first_position, std::int64_t period, const at::Tensor& positions) {
+  const bool recorded = at::GradMode::is_enabled();
   if (!positions.defined()) {
-    return Lrpe::apply(x, theta, reflect, Positions{first_position, period, {}});
+    const Positions running{first_position, period, {}};
+    return recorded ? Lrpe::apply(x, theta, reflect, running)
+                    : forward_of(x, theta, reflect, running);
   }
   TORCH_CHECK(positions.sizes() == x.sizes().slice(0, 2), "lrpe: positions of sizes ",
               positions.sizes(), " for an operand of sizes ", x.sizes());
   // One row of all tokens, each at a position of its own.
-  return Lrpe::apply(x.flatten(0, 1).unsqueeze(0), theta, reflect,
-                     Positions{0, period, positions.reshape({-1})})
+  const at::Tensor row = x.flatten(0, 1).unsqueeze(0);
+  const Positions named{0, period, positions.reshape({-1})};
+  return (recorded ? Lrpe::apply(row, theta, reflect, named)
+                   : forward_of(row, theta, reflect, named))
       .view_as(x);
 }
 
