@@ -28,8 +28,8 @@ class Odd : public ProjectedAttention {
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState*) override {
     if (softmax_) {
-      return ops::block_attention(q, k, v,
-                                  {.block = 0, .scale = 0.5, .visibility = context.visibility});
+      return ops::block_attention(
+          q, k, v, {.block = 0, .scale = 0.5, .dropout_key = {}, .visibility = context.visibility});
     }
     return ops::linear_attention(q, k, v, {.visibility = context.visibility});
   }
