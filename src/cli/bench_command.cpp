@@ -150,6 +150,10 @@ nlohmann::ordered_json to_json(const BenchRow& row, const BenchPlan& plan) {
   json["peak_memory_bytes"] = row.figures.peak_memory_bytes;
   json["gflops"] = row.figures.gflops;
   json["peak_share"] = row.peak_share;
+  if (plan.options.mode == BenchMode::decode) {
+    json["products_bytes_per_s"] = row.figures.products_bytes_per_s;
+    json["reading_bytes_per_s"] = row.figures.reading_bytes_per_s;
+  }
   return json;
 }
 

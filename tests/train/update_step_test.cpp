@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "data/samples.h"
+#include "model/attention/diag.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
 #include "optim/registry.h"
