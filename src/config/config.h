@@ -20,7 +20,7 @@ enum class NormKind { none, srms, rms, layer };  // `none` only as an attention'
 enum class NormPlacement { pre, post };
 enum class PositionKind { sinusoidal, learned, none };
 enum class ScoreKind { softmax, relu };
-enum class FeatureMap { elu1, elu };
+enum class FeatureMap { elu1, elu, relu, silu, exp };
 
 // Attention inside non-overlapping blocks.
 struct DiagAttentionConfig {

@@ -45,8 +45,8 @@ void settings(DiagAttentionConfig& a, FieldVisitor& v) {
 }
 
 void settings(NormAttentionConfig& a, FieldVisitor& v) {
-  choice(v, {"kernel", "Feature map of queries and keys: 1 + elu, or elu"}, a.kernel,
-         kFeatureMapNames);
+  choice(v, {"kernel", "Feature map of queries and keys: 1 + elu, elu, relu, silu, or e^x"},
+         a.kernel, kFeatureMapNames);
   choice(v, {"output_norm", "Norm of the merged heads"}, a.output_norm, kOutputNormNames);
 }
 

@@ -40,11 +40,11 @@ std::pair<at::Tensor, at::Tensor> pairs(const at::Tensor& x) {
 at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
                       const Positions& positions) {
   if (lrpe_kernel_fits(x)) {
-    return lrpe_kernel(x, LrpeTable(theta, x.size(1), positions), reflect);
+    return lrpe_kernel(x, LrpeTable(theta, reflect, x.size(1), positions));
   }
-  const Rotation turn = rotation(theta, x.size(1), positions);
+  const Rotation r = rotation(theta, x.size(1), positions);
   const auto [even, odd] = pairs(reflected(x.to(at::kFloat), reflect));
-  return at::stack({even * turn.cosine - odd * turn.sine, even * turn.sine + odd * turn.cosine}, -1)
+  return at::stack({even * r.cosine - odd * r.sine, even * r.sine + odd * r.cosine}, -1)
       .flatten(-2)
       .to(x.scalar_type());
 }
@@ -52,17 +52,17 @@ at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Te
 LrpeGradients backward_of(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& theta,
                           const at::Tensor& reflect, const Positions& positions) {
   if (lrpe_kernel_fits(x)) {
-    return lrpe_kernel_backward(gradient, x, LrpeTable(theta, x.size(1), positions), reflect);
+    return lrpe_kernel_backward(gradient, x, LrpeTable(theta, reflect, x.size(1), positions));
   }
-  const Rotation turn = rotation(theta, x.size(1), positions);
+  const Rotation r = rotation(theta, x.size(1), positions);
   const auto [g_even, g_odd] = pairs(gradient.to(at::kFloat));
-  const at::Tensor even = g_even * turn.cosine + g_odd * turn.sine;
-  const at::Tensor odd = g_odd * turn.cosine - g_even * turn.sine;
+  const at::Tensor even = g_even * r.cosine + g_odd * r.sine;
+  const at::Tensor odd = g_odd * r.cosine - g_even * r.sine;
   const at::Tensor d_x = reflected(at::stack({even, odd}, -1).flatten(-2), reflect);
-  // Turning both the vector and its gradient back leaves their product with the quarter turn.
+  // Rotating both the vector and its gradient back leaves their product with the quarter turn.
   const auto [z_even, z_odd] = pairs(reflected(x.to(at::kFloat), reflect));
   const at::Tensor d_angle = (odd * z_even - even * z_odd).sum(2, true).to(at::kDouble);
-  return {d_x.to(x.scalar_type()), (d_angle * turn.position).sum({0, 1, 2})};
+  return {d_x.to(x.scalar_type()), (d_angle * r.position).sum({0, 1, 2})};
 }
 
 struct Lrpe : torch::autograd::Function<Lrpe> {
