@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace transnormer {
 
@@ -27,8 +28,9 @@ struct TrainingState {
   std::int64_t scale_growth_count = 0;
   std::int64_t skipped_updates = 0;
   std::int64_t consecutive_skips = 0;
-  std::int64_t validated_step = -1;  // the last validation that counted
-  double best_valid_loss = 0;        // valid where best_step >= 0
+  std::int64_t validated_step = -1;                  // the last validation that counted
+  double best_valid_loss = 0;                        // valid where best_step >= 0
+  std::map<std::string, double> best_valid_figures;  // of the same validation, by name
   std::int64_t best_step = -1;
   std::int64_t validations_without_gain = 0;
   bool finished = false;
@@ -36,6 +38,7 @@ struct TrainingState {
   double elapsed_s = 0;
   double loss_sum = 0;  // nats since the last train event, so that its mean is exact
   std::int64_t loss_tokens = 0;
+  std::vector<double> metric_sums;  // of the task, since then too
   // Windows of updates by which divergence is judged (train/divergence.h): nats a token.
   double window_loss_sum = 0;  // over the updates of the present window
   std::int64_t window_updates = 0;
@@ -53,10 +56,13 @@ struct TrainingState {
 };
 
 // Numbers come back bit for bit; what is not finite is written as null and read as not-a-number.
-// Fields that checkpoints of earlier versions lack get their defaults.
 [[nodiscard]] std::string state_to_json(const TrainingState& state);
-// `name` stands in messages. Throws DamagedCheckpointError for what is missing or of a
-// wrong type.
+// A field that is missing gets its default, so that checkpoints of versions before it can be read;
+// of a count and its sum (best_step and best_valid_loss too) one alone counts as missing. Required
+// are those without which going on would be wrong in silence: `step` (the place in the data),
+// `tokens` (which the manifest repeats), `optimizer_updates` (the bias correction) and
+// `train_data_digest` (that the data are the same). `name` stands in messages. Throws
+// DamagedCheckpointError for what is required and missing, and for what is of a wrong type.
 [[nodiscard]] TrainingState state_from_json(const std::string& json, const std::string& name);
 
 }  // namespace transnormer

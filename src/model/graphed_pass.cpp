@@ -5,19 +5,17 @@
 
 #include <utility>
 
-#include "model/training_pass.h"
-
 namespace transnormer {
 
 CapturePlan::Step CapturePlan::next(const PassKind& kind, std::int64_t update) {
-  if (recorded_ == kind) {
+  if (captured_ == kind) {
     seen_.reset();
     return Step::replay;
   }
   if (seen_ == kind && seen_update_ != update) {
     seen_.reset();
-    recorded_ = kind;
-    return Step::record;
+    captured_ = kind;
+    return Step::capture;
   }
   // The first kind of an update counts: its last micro-batch may be smaller.
   if (!seen_ || seen_update_ != update) {
@@ -30,39 +28,39 @@ CapturePlan::Step CapturePlan::next(const PassKind& kind, std::int64_t update) {
 GraphedPass::GraphedPass(std::vector<at::Tensor> parameters, Pass pass)
     : parameters_(std::move(parameters)), pass_(std::move(pass)) {}
 
-GraphedPass::GraphedPass(TransNormer& model)
-    : GraphedPass(model.parameters(), [&model](const at::Tensor& inputs, const at::Tensor& targets,
-                                               const ForwardContext& context, double scale) {
-        return training_pass(model, inputs, targets, context, scale);
-      }) {}
-
-at::Tensor GraphedPass::run(const at::Tensor& inputs, const at::Tensor& targets,
-                            const ForwardContext& context, double scale) {
-  if (!ops::CudaGraph::possible(inputs.device()) || !fault_.empty()) {
-    return pass_(inputs, targets, context, scale);
+at::Tensor GraphedPass::run(const Tensors& batch, const ForwardContext& context,
+                            const at::Tensor& scale) {
+  if (!possible(scale.device()) || !fault_.empty()) {
+    return pass_(batch, context, scale);
   }
-  const PassKind kind{inputs.sizes().vec(), context.compute, context.activation_checkpointing,
-                      scale};
+  PassKind kind{{}, context.compute, context.activation_checkpointing};
+  for (const auto& [name, tensor] : batch) {
+    kind.sizes[name] = tensor.sizes().vec();
+  }
   const CapturePlan::Step step = plan_.next(kind, context.update);
   if (step == CapturePlan::Step::run ||
-      (step == CapturePlan::Step::record && !record(inputs, context, scale))) {
-    return pass_(inputs, targets, context, scale);
+      (step == CapturePlan::Step::capture && !capture(batch, context))) {
+    return pass_(batch, context, scale);
   }
-  return replay(inputs, targets, context);
+  return replay(batch, context, scale);
 }
 
-bool GraphedPass::record(const at::Tensor& like, ForwardContext context, double scale) {
-  recording_.reset();  // its memory is needed for the new one
-  inputs_ = at::empty_like(like);
-  targets_ = at::empty_like(like);
-  counters_ = at::zeros({2}, like.options());
+bool GraphedPass::capture(const Tensors& like, ForwardContext context) {
+  graph_.reset();  // its memory is needed for the new one
+  batch_.clear();
+  for (const auto& [name, tensor] : like) {
+    batch_[name] = at::empty_like(tensor);
+  }
+  const auto options = at::TensorOptions().device(parameters_.front().device());
+  counters_ = at::zeros({2}, options.dtype(at::kLong));
+  scale_ = at::zeros({}, options.dtype(at::kFloat));
   static_assert(sizeof(ops::kernels::LiveCounters) == 2 * sizeof(std::int64_t));
   context.live = static_cast<const ops::kernels::LiveCounters*>(counters_.const_data_ptr());
   context.should_stop = nullptr;
-  // Copies of the weights must be made in the recording, since they are old at each replay.
+  // Copies of the weights must be made in the graph, since they are old at each replay.
   forget_copies();
   try {
-    recording_.emplace([&] { loss_ = pass_(inputs_, targets_, context, scale); });
+    graph_.emplace([&] { sums_ = pass_(batch_, context, scale_); });
   } catch (const c10::Error& error) {
     fault_ = error.what_without_backtrace();
     forget_copies();  // those of the attempt were never made
@@ -71,15 +69,17 @@ bool GraphedPass::record(const at::Tensor& like, ForwardContext context, double 
   return true;
 }
 
-at::Tensor GraphedPass::replay(const at::Tensor& inputs, const at::Tensor& targets,
-                               const ForwardContext& context) {
+at::Tensor GraphedPass::replay(const Tensors& batch, const ForwardContext& context,
+                               const at::Tensor& scale) {
   const at::NoGradGuard no_grad;
-  inputs_.copy_(inputs);
-  targets_.copy_(targets);
+  for (const auto& [name, tensor] : batch) {
+    batch_.at(name).copy_(tensor);
+  }
+  scale_.copy_(scale);
   const at::Tensor counters = at::tensor({context.update, context.first_sample}, at::kLong);
   counters_.copy_(counters.pin_memory(), /*non_blocking=*/true);
-  recording_->replay();
-  return loss_;
+  graph_->replay();
+  return sums_;
 }
 
 void GraphedPass::forget_copies() const {

@@ -163,11 +163,13 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
 at::Tensor gated(const at::Tensor& gate_up, Activation activation) {
   TORCH_CHECK(gate_up.size(-1) % 2 == 0,
               "gated: expected gate and up side by side, got a width of ", gate_up.size(-1));
-  return Gated::apply(gate_up, activation);
+  return at::GradMode::is_enabled() ? Gated::apply(gate_up, activation)
+                                    : gated_forward(gate_up, activation);
 }
 
 at::Tensor feature_map(const at::Tensor& x, FeatureMap map) {
-  return Feature::apply(x, feature_of(map));
+  const kernels::Feature feature = feature_of(map);
+  return at::GradMode::is_enabled() ? Feature::apply(x, feature) : feature_forward(x, feature);
 }
 
 kernels::Feature feature_of(FeatureMap map) {

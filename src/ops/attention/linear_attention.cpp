@@ -9,9 +9,11 @@
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/groups.h"
 #include "ops/attention/linear_attention_tensor.h"
+#include "ops/kernels/step.h"
 #include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/scratch.h"
+#include "ops/runtime/short_loop.h"
 
 namespace transnormer::ops {
 namespace {
@@ -86,6 +88,26 @@ at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
   if (state.defined() && !sums.is_same(state)) {
     at::Tensor(state).copy_(sums);
   }
+  return y;
+}
+
+// One time on a CPU.
+at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, const Shared& shared) {
+  const at::Tensor y = at::empty(x.v.sizes(), x.v.options());
+  const kernels::LinearAttention shape = shape_of(x, shared);
+  const std::int64_t state_size = shape.key_dim * shape.value_dim;
+  short_parallel_for(
+      x.q.size(0) * shape.heads,
+      std::max<std::int64_t>(kGrain / std::max<std::int64_t>(state_size, 1), 1),
+      [&](std::int64_t first, std::int64_t last) {
+        const Scratch scratch(kernels::linear_attention_scratch(1, shape.key_dim, shape.value_dim));
+        kernels::LinearAttention part = shape;
+        part.first = first;
+        part.last = last;
+        part.scratch = scratch.data();
+        kernels::kernels().step->linear_attention(part, in(x.q), in(x.k), in(x.v), out(y),
+                                                  state.mutable_data_ptr<float>());
+      });
   return y;
 }
 
@@ -181,7 +203,11 @@ at::Tensor linear_attention_step(const at::Tensor& q, const at::Tensor& k, const
   if (!kernel_fits(q, v, encoding)) {
     return chunked_forward(encode(q, encoding), encode(k, encoding), v, state);
   }
-  return kernel_forward({q, k, v}, state, Shared(encoding, q.size(1)));
+  const Shared shared(encoding, q.size(1));
+  if (q.is_cpu() && q.size(1) == 1 && state.is_contiguous()) {
+    return step_forward({q, k, v}, state, shared);
+  }
+  return kernel_forward({q, k, v}, state, shared);
 }
 
 }  // namespace transnormer::ops

@@ -85,15 +85,17 @@ struct Lrpe : torch::autograd::Function<Lrpe> {
 
 at::Tensor lrpe(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
                 std::int64_t first_position, std::int64_t period, const at::Tensor& positions) {
+  const auto rotated = [&](const at::Tensor& operand, const Positions& where) {
+    return at::GradMode::is_enabled() ? Lrpe::apply(operand, theta, reflect, where)
+                                      : forward_of(operand, theta, reflect, where);
+  };
   if (!positions.defined()) {
-    return Lrpe::apply(x, theta, reflect, Positions{first_position, period, {}});
+    return rotated(x, {first_position, period, {}});
   }
   TORCH_CHECK(positions.sizes() == x.sizes().slice(0, 2), "lrpe: positions of sizes ",
               positions.sizes(), " for an operand of sizes ", x.sizes());
   // One row of all tokens, each at a position of its own.
-  return Lrpe::apply(x.flatten(0, 1).unsqueeze(0), theta, reflect,
-                     Positions{0, period, positions.reshape({-1})})
-      .view_as(x);
+  return rotated(x.flatten(0, 1).unsqueeze(0), {0, period, positions.reshape({-1})}).view_as(x);
 }
 
 }  // namespace transnormer::ops

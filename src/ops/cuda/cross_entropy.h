@@ -68,8 +68,7 @@ struct CrossEntropyRow {
   const std::int64_t* targets;
   float* losses;
   std::int64_t words;  // a multiple of `width`
-  float scale;
-  bool gradient;
+  const float* scale;  // null: no gradient
 
   template <typename Group>
   TRANSNORMER_DEVICE void operator()(const Group& group, std::int64_t row) const {
@@ -97,16 +96,17 @@ struct CrossEntropyRow {
         losses[row] = log_sum - value(x[target]);
       }
     });
-    if (!gradient) {
+    if (scale == nullptr) {
       return;
     }
+    const float factor = *scale;
     group.each([&](int thread) {
       for (std::int64_t i = thread; i < count; i += group.size) {
         Words pack = packs[i];
         TRANSNORMER_UNROLL
         for (int j = 0; j < width; ++j) {
           const float p = exponential<T>(value(pack.x[j]) - log_sum);
-          pack.x[j] = rounded<T>((i * width + j == target ? p - 1.F : p) * scale);
+          pack.x[j] = rounded<T>((i * width + j == target ? p - 1.F : p) * factor);
         }
         packs[i] = pack;
       }
@@ -121,7 +121,7 @@ struct CrossEntropyRow {
       if (thread == 0) {
         losses[row] = 0;
       }
-      for (std::int64_t i = thread; gradient && i < count; i += group.size) {
+      for (std::int64_t i = thread; scale != nullptr && i < count; i += group.size) {
         packs[i] = {};
       }
     });
@@ -133,15 +133,15 @@ inline constexpr int kPackBytes = 16;
 
 template <typename Launcher>
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, float scale, bool gradient) {
+                   std::int64_t words, const float* scale) {
   by_type(logits.type, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     constexpr int kWidth = kPackBytes / sizeof(T);
     const auto launch = [&](auto body) { Launcher::blocks(rows, kCrossEntropyThreads, body); };
     if (words % kWidth == 0 && reinterpret_cast<std::uintptr_t>(logits.data) % kPackBytes == 0) {
-      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, words, scale, gradient});
+      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, words, scale});
     } else {
-      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, words, scale, gradient});
+      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, words, scale});
     }
   });
 }

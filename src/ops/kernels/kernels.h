@@ -142,6 +142,8 @@ inline constexpr std::int64_t kChunk = 64;
   return padded(block) * (7 * padded(dim) + 3 * padded(block) + 1);
 }
 
+struct StepKernels;  // ops/kernels/step.h
+
 struct Kernels {
   const char* name;
 
@@ -186,9 +188,12 @@ struct Kernels {
   void (*block_attention_backward)(const BlockAttention&, In q, In k, In v, In d_out, Out d_q,
                                    Out d_k, Out d_v, double* d_theta);
 
-  // Rows of logits become scale * d(loss)/d(logits) where `gradient`; targets below 0 are ignored.
+  // Rows of logits become *scale * d(loss)/d(logits), unless `scale` is null; it lies where the
+  // logits do. Targets below 0 are ignored.
   void (*cross_entropy)(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                        std::int64_t words, float scale, bool gradient);
+                        std::int64_t words, const float* scale);
+
+  const StepKernels* step = nullptr;  // those of decoding; a GPU has none
 };
 
 // The best of those that this processor runs.
