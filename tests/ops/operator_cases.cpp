@@ -42,15 +42,27 @@ at::Tensor mask_like(const at::Tensor& x, double p) {
 }
 
 at::Tensor phi(const at::Tensor& x, FeatureMap map) {
-  return map == FeatureMap::elu1 ? at::elu(x) + 1 : at::elu(x);
+  switch (map) {
+    case FeatureMap::elu1:
+      return at::elu(x) + 1;
+    case FeatureMap::elu:
+      return at::elu(x);
+    case FeatureMap::relu:
+      return at::relu(x);
+    case FeatureMap::silu:
+      return at::silu(x);
+    case FeatureMap::exp:
+      return x.exp();
+  }
+  return {};
 }
 
 at::Tensor srms(const at::Tensor& x) {
   return x * (x.square().mean(-1, true) + kEps).rsqrt();
 }
 
-at::Tensor turned(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& unit,
-                  std::int64_t first, std::int64_t period) {
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& unit,
+                   std::int64_t first, std::int64_t period) {
   at::Tensor position = at::arange(first, first + x.size(1), at::kLong);
   if (period > 0) {
     position = position.remainder(period);
@@ -130,7 +142,8 @@ void add_elementwise(Cases& cases) {
            return plain(parts[0]) * parts[1];
          }});
   }
-  for (const auto map : {FeatureMap::elu1, FeatureMap::elu}) {
+  for (const auto map :
+       {FeatureMap::elu1, FeatureMap::elu, FeatureMap::relu, FeatureMap::silu, FeatureMap::exp}) {
     cases.push_back(
         {"feature map " + std::to_string(static_cast<int>(map)),
          {normal({3, 37, 53}, 1)},
@@ -256,7 +269,7 @@ void add_lrpe(Cases& cases) {
            return lrpe(a[0], p[0], some_unit().to(p[0].device()), first, period);
          },
          [first = first, period = period](const Tensors& a, const Tensors& p) {
-           return turned(a[0], p[0], some_unit().to(at::kDouble), first, period);
+           return rotated(a[0], p[0], some_unit().to(at::kDouble), first, period);
          }});
   }
 }
@@ -318,7 +331,7 @@ void add_encoded_attentions(Cases& cases) {
     return Encoding{FeatureMap::elu1, theta, some_unit().to(theta.device()), kFirst, period, {}};
   };
   const auto encoded = [](const at::Tensor& x, const at::Tensor& theta, std::int64_t period) {
-    return turned(phi(x, FeatureMap::elu1), theta, some_unit().to(at::kDouble), kFirst, period);
+    return rotated(phi(x, FeatureMap::elu1), theta, some_unit().to(at::kDouble), kFirst, period);
   };
   const Tensors joint{normal({3, kTime, 3 * 2 * 24}, 1)};
   cases.push_back({"linear attention of encoded parts",

@@ -58,8 +58,9 @@ class NormAttention : public ProjectedAttention {
 }  // namespace
 
 void NormAttentionConfig::visit(FieldVisitor& visitor) {
-  visit_choice(visitor, {"kernel", "Feature map of queries and keys: 1 + elu, or elu"}, kernel,
-               kFeatureMapNames);
+  visit_choice(visitor,
+               {"kernel", "Feature map of queries and keys: 1 + elu, elu, relu, silu, or e^x"},
+               kernel, kFeatureMapNames);
   visit_choice(visitor, {"output_norm", "Norm of the merged heads"}, output_norm, kOutputNormNames);
 }
 

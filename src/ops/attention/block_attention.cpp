@@ -28,11 +28,11 @@ constexpr std::int64_t kWidestBlock = 256;  // whose scores still fit a core's c
 // For a kernel, which encodes on the fly.
 struct KernelOptions {
   KernelOptions(const BlockAttentionOptions& values, std::int64_t time)
-      : options(values), encoding(values.encoding, time) {
-    options.encoding = {};  // made ready beside it; its tensors are not held twice
+      : options(values), lrpe(table_of(values.encoding, time)) {
+    options.encoding.theta = at::Tensor();  // its table is beside it
   }
   BlockAttentionOptions options;
-  KernelEncoding encoding;
+  LrpeTable lrpe;
 };
 
 // For tensor operations, of operands that are encoded already.
@@ -74,7 +74,8 @@ kernels::BlockAttention shape_of(const AttentionOperands& x, const KernelOptions
           .scratch = nullptr,
           .strides = x.strides(),
           .gradient_strides = {},
-          .encoding = held.encoding.view()};
+          .feature = feature_of(options.encoding),
+          .lrpe = held.lrpe.view()};
 }
 
 // Heads are independent: on a CPU each thread takes some neighbours of them, with buffers of its
@@ -98,9 +99,8 @@ struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
                             const BlockAttentionOptions& options) {
-    const KernelOptions held(options, q.size(1));
     context->save_for_backward({q, k, v});
-    carry(context, held);
+    const auto& held = carry(context, KernelOptions(options, q.size(1)));
     const AttentionOperands x(q, k, v);
     const at::Tensor y = empty_dense(x.q);
     for_heads(x.q, shape_of(x, held),
@@ -116,7 +116,7 @@ struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> 
     const AttentionOperands x(saved[0], saved[1], saved[2]);
     const at::Tensor gradient = dense_like(gradients[0], x.q);
     const AttentionOperands d = unfilled_gradients(x);
-    const ThetaGradient d_theta(x.q, held.encoding.has_lrpe());
+    const ThetaGradient d_theta(x.q, !held.lrpe.empty());
     kernels::BlockAttention shape = shape_of(x, held);
     shape.gradient_strides = d.strides();
     for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::BlockAttention& part) {

@@ -8,6 +8,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "ops/runtime/carry.h"
+
 namespace transnormer::ops {
 namespace {
 
@@ -27,14 +29,13 @@ struct MoveRows : torch::autograd::Function<MoveRows> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& from,
                             const at::Tensor& to, std::int64_t count) {
     context->save_for_backward({from, to});
-    context->saved_data["rows"] = x.size(0);
+    carry(context, x.size(0));
     return moved(x, from, to, count);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    return {
-        moved(gradients[0], saved[1], saved[0], context->saved_data["rows"].toInt()), {}, {}, {}};
+    return {moved(gradients[0], saved[1], saved[0], carried<std::int64_t>(context)), {}, {}, {}};
   }
 };
 
@@ -62,6 +63,11 @@ struct Seating {
 
 Seating seat(const Visibility& visibility, std::int64_t batch, std::int64_t time,
              std::int64_t block) {
+  for (const at::Tensor& x : {visibility.padding, visibility.segments}) {
+    TORCH_CHECK(!x.defined() || x.sizes() == at::IntArrayRef({batch, time}),
+                "visibility: expected padding and segments of sizes ", batch, " and ", time,
+                ", got ", x.sizes());
+  }
   const auto on_host = [](const at::Tensor& x, at::ScalarType type) {
     return x.defined() ? x.to(at::kCPU, type).contiguous() : x;
   };

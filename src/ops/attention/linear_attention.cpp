@@ -21,7 +21,15 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-kernels::LinearAttention shape_of(const AttentionOperands& x, const KernelEncoding& encoding) {
+// What a kernel's passes share beside the operands.
+struct Shared {
+  Shared(const Encoding& encoding, std::int64_t time)
+      : feature(feature_of(encoding)), lrpe(table_of(encoding, time)) {}
+  kernels::Feature feature;
+  LrpeTable lrpe;
+};
+
+kernels::LinearAttention shape_of(const AttentionOperands& x, const Shared& shared) {
   return {.first = 0,
           .last = 0,
           .time = x.q.size(1),
@@ -31,7 +39,8 @@ kernels::LinearAttention shape_of(const AttentionOperands& x, const KernelEncodi
           .scratch = nullptr,
           .strides = x.strides(),
           .gradient_strides = {},
-          .encoding = encoding.view()};
+          .feature = shared.feature,
+          .lrpe = shared.lrpe.view()};
 }
 
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const Encoding& encoding) {
@@ -66,13 +75,13 @@ void for_heads(const at::Tensor& q, const kernels::LinearAttention& shape, const
 }
 
 at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
-                          const KernelEncoding& encoding) {
+                          const Shared& shared) {
   const bool half = x.q.scalar_type() == at::kHalf;
   const at::Tensor y =
       at::empty(x.v.sizes(), x.v.options().dtype(half ? at::kFloat : x.q.scalar_type()));
   const at::Tensor sums = state.defined() ? state.contiguous() : state;
   auto* sum = state.defined() ? sums.mutable_data_ptr<float>() : nullptr;
-  for_heads(x.q, shape_of(x, encoding),
+  for_heads(x.q, shape_of(x, shared),
             [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
               set.linear_attention(part, in(x.q), in(x.k), in(x.v), out(y), sum);
             });
@@ -83,10 +92,9 @@ at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
 }
 
 // One time on a CPU.
-at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state,
-                        const KernelEncoding& encoding) {
+at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, const Shared& shared) {
   const at::Tensor y = at::empty(x.v.sizes(), x.v.options());
-  const kernels::LinearAttention shape = shape_of(x, encoding);
+  const kernels::LinearAttention shape = shape_of(x, shared);
   const std::int64_t state_size = shape.key_dim * shape.value_dim;
   short_parallel_for(
       x.q.size(0) * shape.heads,
@@ -108,22 +116,20 @@ struct EncodedLinearAttention : torch::autograd::Function<EncodedLinearAttention
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
                             const Encoding& encoding) {
-    const KernelEncoding made(encoding, q.size(1));
     context->save_for_backward({q, k, v});
-    carry(context, made);
-    return kernel_forward({q, k, v}, {}, made);
+    return kernel_forward({q, k, v}, {}, carry(context, Shared(encoding, q.size(1))));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const auto& encoding = carried<KernelEncoding>(context);
+    const auto& shared = carried<Shared>(context);
     const AttentionOperands x(saved[0], saved[1], saved[2]);
     // A GPU's kernel takes the single precision that it gave for half.
     const at::Tensor gradient =
         x.q.is_cpu() ? dense_like(gradients[0], x.q) : gradients[0].contiguous();
     const AttentionOperands d = unfilled_gradients(x);
-    const ThetaGradient d_theta(x.q, encoding.has_lrpe());
-    kernels::LinearAttention shape = shape_of(x, encoding);
+    const ThetaGradient d_theta(x.q, !shared.lrpe.empty());
+    kernels::LinearAttention shape = shape_of(x, shared);
     shape.gradient_strides = d.strides();
     for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
       set.linear_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient), out(d.q),
@@ -197,11 +203,11 @@ at::Tensor linear_attention_step(const at::Tensor& q, const at::Tensor& k, const
   if (!kernel_fits(q, v, encoding)) {
     return chunked_forward(encode(q, encoding), encode(k, encoding), v, state);
   }
-  const KernelEncoding ready(encoding, q.size(1));
+  const Shared shared(encoding, q.size(1));
   if (q.is_cpu() && q.size(1) == 1 && state.is_contiguous()) {
-    return step_forward({q, k, v}, state, ready);
+    return step_forward({q, k, v}, state, shared);
   }
-  return kernel_forward({q, k, v}, state, ready);
+  return kernel_forward({q, k, v}, state, shared);
 }
 
 }  // namespace transnormer::ops

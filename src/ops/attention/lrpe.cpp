@@ -40,11 +40,11 @@ std::pair<at::Tensor, at::Tensor> pairs(const at::Tensor& x) {
 at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
                       const Positions& positions) {
   if (lrpe_kernel_fits(x)) {
-    return lrpe_kernel(x, LrpeTable(theta, x.size(1), positions), reflect);
+    return lrpe_kernel(x, LrpeTable(theta, reflect, x.size(1), positions));
   }
-  const Rotation turn = rotation(theta, x.size(1), positions);
+  const Rotation r = rotation(theta, x.size(1), positions);
   const auto [even, odd] = pairs(reflected(x.to(at::kFloat), reflect));
-  return at::stack({even * turn.cosine - odd * turn.sine, even * turn.sine + odd * turn.cosine}, -1)
+  return at::stack({even * r.cosine - odd * r.sine, even * r.sine + odd * r.cosine}, -1)
       .flatten(-2)
       .to(x.scalar_type());
 }
@@ -52,17 +52,17 @@ at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Te
 LrpeGradients backward_of(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& theta,
                           const at::Tensor& reflect, const Positions& positions) {
   if (lrpe_kernel_fits(x)) {
-    return lrpe_kernel_backward(gradient, x, LrpeTable(theta, x.size(1), positions), reflect);
+    return lrpe_kernel_backward(gradient, x, LrpeTable(theta, reflect, x.size(1), positions));
   }
-  const Rotation turn = rotation(theta, x.size(1), positions);
+  const Rotation r = rotation(theta, x.size(1), positions);
   const auto [g_even, g_odd] = pairs(gradient.to(at::kFloat));
-  const at::Tensor even = g_even * turn.cosine + g_odd * turn.sine;
-  const at::Tensor odd = g_odd * turn.cosine - g_even * turn.sine;
+  const at::Tensor even = g_even * r.cosine + g_odd * r.sine;
+  const at::Tensor odd = g_odd * r.cosine - g_even * r.sine;
   const at::Tensor d_x = reflected(at::stack({even, odd}, -1).flatten(-2), reflect);
-  // Turning both the vector and its gradient back leaves their product with the quarter turn.
+  // Rotating both the vector and its gradient back leaves their product with the quarter turn.
   const auto [z_even, z_odd] = pairs(reflected(x.to(at::kFloat), reflect));
   const at::Tensor d_angle = (odd * z_even - even * z_odd).sum(2, true).to(at::kDouble);
-  return {d_x.to(x.scalar_type()), (d_angle * turn.position).sum({0, 1, 2})};
+  return {d_x.to(x.scalar_type()), (d_angle * r.position).sum({0, 1, 2})};
 }
 
 struct Lrpe : torch::autograd::Function<Lrpe> {
@@ -85,20 +85,17 @@ struct Lrpe : torch::autograd::Function<Lrpe> {
 
 at::Tensor lrpe(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
                 std::int64_t first_position, std::int64_t period, const at::Tensor& positions) {
-  const bool recorded = at::GradMode::is_enabled();
+  const auto rotated = [&](const at::Tensor& operand, const Positions& where) {
+    return at::GradMode::is_enabled() ? Lrpe::apply(operand, theta, reflect, where)
+                                      : forward_of(operand, theta, reflect, where);
+  };
   if (!positions.defined()) {
-    const Positions running{first_position, period, {}};
-    return recorded ? Lrpe::apply(x, theta, reflect, running)
-                    : forward_of(x, theta, reflect, running);
+    return rotated(x, {first_position, period, {}});
   }
   TORCH_CHECK(positions.sizes() == x.sizes().slice(0, 2), "lrpe: positions of sizes ",
               positions.sizes(), " for an operand of sizes ", x.sizes());
   // One row of all tokens, each at a position of its own.
-  const at::Tensor row = x.flatten(0, 1).unsqueeze(0);
-  const Positions named{0, period, positions.reshape({-1})};
-  return (recorded ? Lrpe::apply(row, theta, reflect, named)
-                   : forward_of(row, theta, reflect, named))
-      .view_as(x);
+  return rotated(x.flatten(0, 1).unsqueeze(0), {0, period, positions.reshape({-1})}).view_as(x);
 }
 
 }  // namespace transnormer::ops

@@ -41,13 +41,13 @@ PositionRange range_of(const std::int64_t* numbers, std::int64_t count) {
   return {*least, *most - *least + 1};
 }
 
-kernels::LrpeRows rows_of(const at::Tensor& x, const LrpeTable& table, const at::Tensor& unit) {
+kernels::LrpeRows rows_of(const at::Tensor& x, const LrpeTable& table) {
   return {.first = 0,
           .last = 0,
           .time = x.size(1),
           .heads = x.size(2),
           .dim = x.size(3),
-          .lrpe = table.view(unit)};
+          .lrpe = table.view()};
 }
 
 std::int64_t grain_of(const at::Tensor& x) {
@@ -65,7 +65,9 @@ at::Tensor position_numbers(const Positions& positions, std::int64_t time,
   return positions.period > 0 ? number.remainder(positions.period) : number;
 }
 
-LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, const Positions& positions) {
+LrpeTable::LrpeTable(const at::Tensor& theta, const at::Tensor& reflect, std::int64_t time,
+                     const Positions& positions)
+    : unit_(reflect.contiguous()) {
   const at::Tensor wide = theta.detach().to(at::kDouble).contiguous();
   const std::int64_t period = positions.period;
   const bool whole_period = !positions.each.defined() && period > 0 && time >= period;
@@ -125,17 +127,20 @@ void LrpeTable::fill(const double* angles, std::int64_t count, const std::int64_
                });
 }
 
-kernels::Lrpe LrpeTable::view(const at::Tensor& unit) const {
+kernels::Lrpe LrpeTable::view() const {
+  if (empty()) {
+    return {};
+  }
   if (device_rotation_.defined()) {
     return {.rotation = device_rotation_.const_data_ptr<float>(),
             .position = device_position_.const_data_ptr<double>(),
-            .unit = unit.const_data_ptr<float>(),
+            .unit = unit_.const_data_ptr<float>(),
             .first = first_,
             .rows = device_position_.size(0)};
   }
   return {.rotation = rotation_.data(),
           .position = position_.data(),
-          .unit = unit.const_data_ptr<float>(),
+          .unit = unit_.const_data_ptr<float>(),
           .first = first_,
           .rows = static_cast<std::int64_t>(position_.size())};
 }
@@ -144,11 +149,10 @@ bool lrpe_kernel_fits(const at::Tensor& x) {
   return kernel_type(x) && x.size(3) <= kernels::kWidestLrpe;
 }
 
-at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Tensor& reflect) {
+at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table) {
   const at::Tensor dense = x.contiguous();
-  const at::Tensor unit = reflect.contiguous();
   const at::Tensor y = empty_dense(x);
-  const kernels::LrpeRows all = rows_of(x, table, unit);
+  const kernels::LrpeRows all = rows_of(x, table);
   launch(x, x.size(0) * all.time, grain_of(x),
          [&](const kernels::Kernels& set, std::int64_t first, std::int64_t last) {
            kernels::LrpeRows part = all;
@@ -162,12 +166,11 @@ at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Te
 // The shares of d(theta) are cut by rows, not by threads, so that their sum does not depend on the
 // number of threads.
 LrpeGradients lrpe_kernel_backward(const at::Tensor& gradient, const at::Tensor& x,
-                                   const LrpeTable& table, const at::Tensor& reflect) {
+                                   const LrpeTable& table) {
   const at::Tensor dense = x.contiguous();
   const at::Tensor g = dense_like(gradient, x);
-  const at::Tensor unit = reflect.contiguous();
   const at::Tensor d_x = empty_dense(x);
-  const kernels::LrpeRows all = rows_of(x, table, unit);
+  const kernels::LrpeRows all = rows_of(x, table);
   const std::int64_t rows = x.size(0) * all.time;
   const std::int64_t most = x.is_cpu() ? kRows : std::max<std::int64_t>(rows, 1);
   const std::int64_t shares = (rows + most - 1) / most;

@@ -32,16 +32,20 @@ struct PositionRange {
 // of two trigonometric functions. On a GPU each by itself, in its memory.
 class LrpeTable {
  public:
-  LrpeTable(const at::Tensor& theta, std::int64_t time, const Positions& positions);
+  LrpeTable() = default;  // of no LRPE
+  LrpeTable(const at::Tensor& theta, const at::Tensor& reflect, std::int64_t time,
+            const Positions& positions);
 
-  // unit: [dim], dense; it and the table must outlive the result.
-  [[nodiscard]] kernels::Lrpe view(const at::Tensor& unit) const;
+  [[nodiscard]] bool empty() const { return !unit_.defined(); }
+  // The table must outlive the result.
+  [[nodiscard]] kernels::Lrpe view() const;
 
  private:
   // Of the given positions, all of which lie in the range.
   void fill(const double* angles, std::int64_t count, const std::int64_t* numbers,
             std::int64_t rows, const PositionRange& range);
 
+  at::Tensor unit_;
   std::int64_t first_ = 0;
   std::vector<double> position_;
   std::vector<float> rotation_;
@@ -56,10 +60,9 @@ struct LrpeGradients {
 
 [[nodiscard]] bool lrpe_kernel_fits(const at::Tensor& x);
 
-[[nodiscard]] at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table,
-                                     const at::Tensor& reflect);
+[[nodiscard]] at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table);
 
 [[nodiscard]] LrpeGradients lrpe_kernel_backward(const at::Tensor& gradient, const at::Tensor& x,
-                                                 const LrpeTable& table, const at::Tensor& reflect);
+                                                 const LrpeTable& table);
 
 }  // namespace transnormer::ops

@@ -15,11 +15,13 @@ struct Carried : torch::CustomClassHolder {
   T value;
 };
 
-// In forward, once: a function has one value, of one type.
+// In forward, once: a function has one value, of one type. Returns it where it is kept, as long as
+// the context lives.
 template <typename T>
-void carry(torch::autograd::AutogradContext* context, T value) {
-  context->saved_data["carried"] =
-      c10::IValue::make_capsule(c10::make_intrusive<Carried<T>>(std::move(value)));
+const T& carry(torch::autograd::AutogradContext* context, T value) {
+  const auto holder = c10::make_intrusive<Carried<T>>(std::move(value));
+  context->saved_data["carried"] = c10::IValue::make_capsule(holder);
+  return holder->value;
 }
 
 // In backward: what forward carried, which must have been a T.
