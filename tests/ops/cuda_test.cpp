@@ -24,9 +24,9 @@ class CudaOperators : public CudaTest {};
 TEST_F(CudaOperators, AreOurOwnKernels) {
   ASSERT_NE(cuda_library(), nullptr);
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    EXPECT_TRUE(kernel_type(device, type));
+    EXPECT_TRUE(kernel_serves(device, type, &kernels::Kernels::gated));
   }
-  EXPECT_FALSE(kernel_type(at::kCPU, at::kHalf));
+  EXPECT_FALSE(kernel_serves(at::kCPU, at::kHalf, &kernels::Kernels::gated));
 }
 #endif
 

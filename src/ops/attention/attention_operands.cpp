@@ -72,8 +72,8 @@ kernels::Encoding KernelEncoding::view() const {
   return {feature_, table_->view(unit_)};
 }
 
-bool attention_kernel_fits(const at::Tensor& q, const Encoding& encoding) {
-  return kernel_type(q) && (!encoding.theta.defined() || lrpe_kernel_fits(q));
+bool encoding_fits(const at::Tensor& q, const Encoding& encoding) {
+  return !encoding.theta.defined() || q.size(3) <= kernels::kWidestLrpe;
 }
 
 std::optional<at::Tensor> theta_of(const Encoding& encoding) {

@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/block_attention_tensor.h"
+#include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/philox_tensor.h"
 #include "ops/runtime/scratch.h"
@@ -31,8 +33,33 @@ struct OptionsHolder : torch::CustomClassHolder {
   KernelEncoding encoding;
 };
 
+// The library's fused attention has no dropout by counter and no ReLU. In blocks it is as exact as
+// the products' type, so it is for half precision; single precision goes there where no kernel
+// fits.
+bool fused_attention_serves(const BlockAttentionOptions& options) {
+  return options.score == ScoreKind::softmax && options.dropout == 0;
+}
+
+bool prefers_fused_attention(const at::Tensor& q, const BlockAttentionOptions& options) {
+  if (options.block == 0) {
+    return true;
+  }
+  switch (operator_choices().fused_attention) {
+    case Use::never:
+      return false;
+    case Use::always:
+      return true;
+    case Use::where_it_helps:
+      break;
+  }
+  return q.is_cuda() && q.scalar_type() != at::kFloat;
+}
+
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const BlockAttentionOptions& options) {
-  if (!attention_kernel_fits(q, options.encoding) || options.block == 0 || q.size(3) != v.size(3)) {
+  const bool serve = kernel_serves(q, &kernels::Kernels::block_attention) &&
+                     kernel_serves(q, &kernels::Kernels::block_attention_backward);
+  if (!serve || !encoding_fits(q, options.encoding) || options.block == 0 ||
+      q.size(3) != v.size(3)) {
     return false;
   }
   if (q.is_cpu()) {
@@ -134,26 +161,39 @@ struct BlockAttention : torch::autograd::Function<BlockAttention> {
   }
 };
 
-// The library's fused attention has no dropout by counter and no ReLU.
-bool library_attention_fits(const BlockAttentionOptions& options) {
-  return options.block == 0 && options.score == ScoreKind::softmax && options.dropout == 0;
+// By the library's attention, of operands that are encoded already. Blocks are sequences of their
+// own; what the last one lacks is padded behind its end, where no token sees it.
+at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const BlockAttentionOptions& options) {
+  const std::int64_t batch = q.size(0);
+  const std::int64_t time = q.size(1);
+  const std::int64_t block = options.block == 0 ? time : std::min(options.block, time);
+  const std::int64_t blocks = (time + block - 1) / block;
+  const auto cut = [&](const at::Tensor& x) {
+    const std::int64_t lacking = blocks * block - time;
+    const at::Tensor whole = lacking > 0 ? at::constant_pad_nd(x, {0, 0, 0, 0, 0, lacking}) : x;
+    return whole.reshape({batch * blocks, block, x.size(2), x.size(3)}).transpose(1, 2);
+  };
+  return at::scaled_dot_product_attention(cut(q), cut(k), cut(v), {}, 0, true, options.scale)
+      .transpose(1, 2)
+      .reshape({batch, blocks * block, q.size(2), v.size(3)})
+      .narrow(1, 0, time);
 }
 
 }  // namespace
 
 at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const BlockAttentionOptions& options) {
-  if (kernel_fits(q, v, options)) {
+  const bool fused = fused_attention_serves(options);
+  if (!(fused && prefers_fused_attention(q, options)) && kernel_fits(q, v, options)) {
     return EncodedBlockAttention::apply(q, k, v, theta_of(options.encoding), options);
   }
   const at::Tensor query = encode(q, options.encoding);
   const at::Tensor key = encode(k, options.encoding);
-  if (library_attention_fits(options)) {
-    return at::scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2),
-                                            v.transpose(1, 2), {}, 0, true, options.scale)
-        .transpose(1, 2);
-  }
-  return BlockAttention::apply(query, key, v, options);
+  const bool only_way = q.is_cuda() && operator_choices().fused_attention != Use::never;
+  return fused && (only_way || prefers_fused_attention(q, options))
+             ? fused_attention(query, key, v, options)
+             : BlockAttention::apply(query, key, v, options);
 }
 
 at::Tensor attention_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

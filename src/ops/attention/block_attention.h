@@ -20,8 +20,9 @@ struct BlockAttentionOptions {
 
 // q, k, v: [batch, time, heads, head_dim], any time >= 1. Token t sees tokens s <= t of its own
 // block. Result like q. Scores, softmax and sums in fp32, on every device by fp32 products, except
-// where the library's own attention serves (block 0, softmax, no dropout). The kernels
-// (block 1 to 256) keep q, k, v and the table of rotations only.
+// where the library's fused attention serves: softmax without dropout, with block 0, and on a GPU
+// in half precision or at sizes that our kernels have no room for (as a block of 128 with heads 128
+// wide). The kernels (block 1 to 256) keep q, k, v and the table of rotations only.
 [[nodiscard]] at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k,
                                          const at::Tensor& v, const BlockAttentionOptions& options);
 

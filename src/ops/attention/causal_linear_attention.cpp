@@ -8,6 +8,7 @@
 
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/causal_linear_attention_tensor.h"
+#include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/scratch.h"
 
@@ -38,7 +39,9 @@ kernels::LinearAttention shape_of(const AttentionOperands& x, const KernelEncodi
 }
 
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const Encoding& encoding) {
-  if (!attention_kernel_fits(q, encoding)) {
+  const bool serve = kernel_serves(q, &kernels::Kernels::linear_attention) &&
+                     kernel_serves(q, &kernels::Kernels::linear_attention_backward);
+  if (!serve || !encoding_fits(q, encoding)) {
     return false;
   }
   if (q.is_cpu()) {

@@ -56,7 +56,7 @@ at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Te
 LrpeGradients backward_of(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& theta,
                           const at::Tensor& reflect, std::int64_t first_position,
                           std::int64_t period) {
-  if (lrpe_kernel_fits(x)) {
+  if (lrpe_backward_kernel_fits(x)) {
     return lrpe_kernel_backward(gradient, x, LrpeTable(theta, x.size(1), first_position, period),
                                 reflect);
   }

@@ -71,8 +71,8 @@ void gradient_of_row(T* x, std::int64_t count, float log_sum, std::int64_t targe
 
 template <typename T>
 void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-             std::int64_t words, float scale, bool gradient) {
-  for (std::int64_t row = 0; row < rows; ++row, logits += words) {
+             std::int64_t words, std::int64_t stride, float scale, bool gradient) {
+  for (std::int64_t row = 0; row < rows; ++row, logits += stride) {
     const std::int64_t target = targets[row];
     if (target < 0) {
       losses[row] = 0;
@@ -92,9 +92,10 @@ void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t
 }  // namespace
 
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, float scale, bool gradient) {
-  by_type(logits.type,
-          [&](auto* t) { rows_of(as(logits, t), targets, losses, rows, words, scale, gradient); });
+                   std::int64_t words, std::int64_t stride, float scale, bool gradient) {
+  by_type(logits.type, [&](auto* t) {
+    rows_of(as(logits, t), targets, losses, rows, words, stride, scale, gradient);
+  });
 }
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

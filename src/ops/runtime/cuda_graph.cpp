@@ -1,11 +1,12 @@
 #include "ops/runtime/cuda_graph.h"
 
 #include "ops/runtime/cuda_library.h"
+#include "ops/runtime/operator_choices.h"
 
 namespace transnormer::ops {
 
 bool CudaGraph::possible(const at::Device& device) {
-  return device.is_cuda() && cuda_library() != nullptr;
+  return device.is_cuda() && cuda_library() != nullptr && operator_choices().graphs;
 }
 
 CudaGraph::CudaGraph(const std::function<void()>& body)

@@ -2,6 +2,7 @@
 // is found, and loaded only where a GPU is used. Without it a GPU works by LibTorch's operations.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "ops/kernels/kernels.h"
@@ -27,6 +28,9 @@ struct CudaLibrary {
 // Loads the library that lies beside the executable, or beside its folder (as for the tests).
 // LibTorch's CUDA library must be loaded. Returns why it could not be, or nothing.
 [[nodiscard]] std::string load_cuda_library();
+
+// Where the loaded library lies; empty where none is.
+[[nodiscard]] const std::filesystem::path& cuda_library_file();
 
 // Null where none is loaded.
 [[nodiscard]] const CudaLibrary* cuda_library();

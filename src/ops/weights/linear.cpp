@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/activation.h"
+#include "ops/runtime/row_pitch.h"
 #include "ops/weights/compute_type.h"
 #include "ops/weights/weight_gradient.h"
 
@@ -32,6 +33,38 @@ struct Map : torch::CustomClassHolder {
   std::optional<Activation> gate;  // where what comes in is gate and up
 };
 
+// The sizes of a tensor with another last dimension.
+std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t last) {
+  std::vector<std::int64_t> changed = sizes.vec();
+  changed.back() = last;
+  return changed;
+}
+
+// x W^T + b. By the library's own where rows need no pitch.
+at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const std::int64_t out = weight.size(0);
+  if (row_pitch(out, x.options()) == out) {
+    return at::linear(x, weight, bias);
+  }
+  at::Tensor y = empty_rows(sizes_with(x.sizes(), out), x.options());
+  at::Tensor to = y.view({-1, out});
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  if (bias.defined()) {
+    at::addmm_out(to, bias, rows, weight.t());
+  } else {
+    at::mm_out(to, rows, weight.t());
+  }
+  return y;
+}
+
+// rows W, of the sizes given but for the last.
+at::Tensor product(const at::Tensor& rows, const at::Tensor& weight, at::IntArrayRef sizes) {
+  at::Tensor y = empty_rows(sizes_with(sizes, weight.size(1)), rows.options());
+  at::Tensor to = y.view({-1, weight.size(1)});
+  at::mm_out(to, rows, weight);
+  return y;
+}
+
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
                             const std::optional<at::Tensor>&, const c10::intrusive_ptr<Map>& map) {
@@ -41,7 +74,7 @@ struct Linear : torch::autograd::Function<Linear> {
     context->saved_data["map"] = c10::IValue::make_capsule(map);
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
     const at::Tensor bias = map->bias.defined() ? map->bias.operand(map->compute) : at::Tensor();
-    return at::linear(map->input(kept), weight, bias).to(map->compute);
+    return affine(map->input(kept), weight, bias).to(map->compute);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -55,10 +88,7 @@ struct Linear : torch::autograd::Function<Linear> {
     at::Tensor d_weight;
     at::Tensor d_bias;
     if (context->needs_input_grad(0)) {
-      std::vector<std::int64_t> sizes = kept.sizes().vec();
-      sizes.back() = saved[1].size(1);
-      d_x = at::mm(rows, saved[1])
-                .view(sizes)
+      d_x = product(rows, saved[1], kept.sizes())
                 .to(static_cast<at::ScalarType>(context->saved_data["x_type"].toInt()));
       if (map->gate) {
         d_x = gated_backward(d_x, kept, *map->gate);
