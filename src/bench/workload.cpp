@@ -9,12 +9,12 @@
 
 #include "model/flops.h"
 #include "model/footprint.h"
-#include "model/graphed_pass.h"
 #include "model/weights.h"
 #include "ops/loss/linear_cross_entropy.h"
-#include "optim/gradients.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "task/causal.h"
+#include "train/update_step.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -99,29 +99,21 @@ class TrainWorkload final : public ModelWorkload {
         optimizer_(named_tensors(*model_), options.optimizer),
         scaler_(options.compute == at::kHalf),
         lr_(options.optimizer.lr),
-        inputs_(random_tokens(length_)),
-        targets_(random_tokens(length_)),
-        pass_(*model_) {
-    context_.training = true;
-  }
+        update_(causal_loss, *model_, optimizer_, scaler_,
+                {.compute = options.compute,
+                 .activation_checkpointing = options.activation_checkpointing,
+                 .clip_norm = kBenchClipNorm}),
+        batches_{{.samples = batch_,
+                  .count = batch_ * length_,
+                  .tensors = {{"inputs", random_tokens(length_).cpu()},
+                              {"targets", random_tokens(length_).cpu()}}}} {}
 
+  // As training does: an update that overflows in half precision is left out.
   void step() override {
-    optimizer_.zero_gradients();
-    (void)pass_.run(inputs_, targets_, context_,
-                    scaler_.scale() / static_cast<double>(batch_ * length_));
-    const std::vector<at::Tensor> gradients = optimizer_.gradients();
-    scaler_.unscale(gradients);
-    const at::Tensor norm = global_norm(gradient_norms(gradients));
-    ++context_.update;
-    if (scaler_.enabled()) {  // as training does: an update that overflows is left out
-      const bool overflow = !std::isfinite(norm.item<double>());
-      scaler_.update(overflow);
-      if (overflow) {
-        return;
-      }
+    const auto measured = update_.measure(batches_, state_.step++);
+    if (update_.judge(*measured, {}, state_).fate == UpdateFate::applied) {
+      update_.apply(*measured, lr_);
     }
-    clip_gradients(gradients, norm, kBenchClipNorm);
-    optimizer_.step(lr_);
   }
   [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_ * length_; }
   [[nodiscard]] double flops_per_step_token() const override { return flops().train(); }
@@ -130,9 +122,9 @@ class TrainWorkload final : public ModelWorkload {
   AdamW optimizer_;
   LossScaler scaler_;
   double lr_;
-  at::Tensor inputs_;
-  at::Tensor targets_;
-  GraphedPass pass_;
+  UpdateStep update_;
+  TrainingState state_;
+  std::vector<Batch> batches_;
 };
 
 class InferWorkload final : public ModelWorkload {

@@ -26,6 +26,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("consecutive_skips", state.consecutive_skips);
   visit("validated_step", state.validated_step);
   visit("best_valid_loss", state.best_valid_loss);
+  visit("best_valid_figures", state.best_valid_figures, Presence::optional);
   visit("best_step", state.best_step);
   visit("validations_without_gain", state.validations_without_gain);
   visit("finished", state.finished);
@@ -33,6 +34,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("elapsed_s", state.elapsed_s);
   visit("loss_sum", state.loss_sum);
   visit("loss_tokens", state.loss_tokens);
+  visit("metric_sums", state.metric_sums, Presence::optional);
   visit("window_loss_sum", state.window_loss_sum, Presence::optional);
   visit("window_updates", state.window_updates, Presence::optional);
   visit("former_window_loss", state.former_window_loss, Presence::optional);
@@ -96,6 +98,24 @@ void read_value(const Json& json, std::string& value) {
     throw WrongType{};
   }
   value = json.get<std::string>();
+}
+
+void read_value(const Json& json, std::vector<double>& values) {
+  if (!json.is_array()) {
+    throw WrongType{};
+  }
+  for (const Json& item : json) {
+    read_value(item, values.emplace_back());
+  }
+}
+
+void read_value(const Json& json, std::map<std::string, double>& values) {
+  if (!json.is_object()) {
+    throw WrongType{};
+  }
+  for (const auto& [name, value] : json.items()) {
+    read_value(value, values[name]);
+  }
 }
 
 void read_value(const Json& json, std::map<std::string, RunningMoments>& groups);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace transnormer {
 
@@ -27,8 +28,9 @@ struct TrainingState {
   std::int64_t scale_growth_count = 0;
   std::int64_t skipped_updates = 0;
   std::int64_t consecutive_skips = 0;
-  std::int64_t validated_step = -1;  // the last validation that counted
-  double best_valid_loss = 0;        // valid where best_step >= 0
+  std::int64_t validated_step = -1;                  // the last validation that counted
+  double best_valid_loss = 0;                        // valid where best_step >= 0
+  std::map<std::string, double> best_valid_figures;  // of the same validation, by name
   std::int64_t best_step = -1;
   std::int64_t validations_without_gain = 0;
   bool finished = false;
@@ -36,6 +38,7 @@ struct TrainingState {
   double elapsed_s = 0;
   double loss_sum = 0;  // nats since the last train event, so that its mean is exact
   std::int64_t loss_tokens = 0;
+  std::vector<double> metric_sums;  // of the task, since then too
   // Windows of updates by which divergence is judged (train/divergence.h): nats a token.
   double window_loss_sum = 0;  // over the updates of the present window
   std::int64_t window_updates = 0;

@@ -16,15 +16,10 @@
 #include <string_view>
 #include <system_error>
 
+#include "ops/runtime/out_of_memory.h"
+
 namespace transnormer::cli {
 namespace {
-
-// LibTorch has a type for the GPU's memory only.
-bool is_out_of_memory(const c10::Error& error) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         std::string_view(error.what_without_backtrace()).find("can't allocate memory") !=
-             std::string_view::npos;
-}
 
 // Takes no memory itself.
 int fail_without_memory(std::string_view what) {
@@ -95,8 +90,8 @@ int fail_with_exception() {
     return fail_without_memory(": a size is beyond what any memory holds");
   } catch (const c10::Error& error) {
     const std::string what = first_line(error.what_without_backtrace());
-    return is_out_of_memory(error) ? fail_without_memory(": " + what)
-                                   : fail(ExitStatus::our_fault, "internal error: " + what);
+    return ops::is_out_of_memory(error) ? fail_without_memory(": " + what)
+                                        : fail(ExitStatus::our_fault, "internal error: " + what);
   } catch (const std::exception& error) {
     return fail(ExitStatus::our_fault, std::string("internal error: ") + first_line(error.what()));
   } catch (...) {

@@ -133,7 +133,6 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
-enum class Objective { causal };
 enum class Precision { fp32, bf16, fp16 };
 enum class DeviceChoice { automatic, cpu, cuda };  // "auto" in files
 enum class NonfinitePolicy { skip, stop };
@@ -143,7 +142,7 @@ struct TrainConfig {
   std::int64_t max_epochs = 0;
   std::int64_t global_batch_size = 128;
   std::int64_t micro_batch_size = 0;
-  Objective objective = Objective::causal;
+  std::string objective = "causal";  // one of objective_names()
   Precision precision = Precision::fp32;
   DeviceChoice device = DeviceChoice::automatic;
   std::int64_t seed = 1;

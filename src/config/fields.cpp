@@ -8,6 +8,7 @@
 
 #include "config/json_tree.h"
 #include "config/names.h"
+#include "config/objectives.h"
 
 namespace transnormer {
 namespace {
@@ -149,6 +150,18 @@ void schedule_fields(ScheduleConfig& s, FieldVisitor& v) {
            {.min = 0, .max = 100, .min_open = true});
 }
 
+void objective(FieldVisitor& visitor, std::string& value) {
+  Choice spelled{
+      .names = {}, .current = 0, .select = [&](std::size_t i) { value = objective_names()[i]; }};
+  for (const std::string& name : objective_names()) {
+    if (name == value) {
+      spelled.current = spelled.names.size();
+    }
+    spelled.names.push_back(name.c_str());
+  }
+  visitor.choice({"objective", "What is learned"}, spelled);
+}
+
 void train_fields(TrainConfig& t, FieldVisitor& v) {
   v.integer({"steps", "Length of training; 0: until max_epochs", silent, "updates"}, t.steps,
             {0, kMaxCount});
@@ -160,7 +173,7 @@ void train_fields(TrainConfig& t, FieldVisitor& v) {
   v.integer({"micro_batch_size", "Samples of a pass on a rank; 0: its whole share at once", warn,
              "sequences"},
             t.micro_batch_size, {0, kMaxSize});
-  choice(v, {"objective", "What is learned"}, t.objective, kObjectiveNames);
+  objective(v, t.objective);
   choice(v, {"precision", "Type of the matrix products; weights stay fp32", warn}, t.precision,
          kPrecisionNames);
   choice(v, {"device", "Where to compute; auto: cuda if there is one", warn}, t.device,

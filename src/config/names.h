@@ -46,7 +46,6 @@ inline constexpr std::array kScheduleNames{
     Named{ScheduleKind::inverse_sqrt, "inverse_sqrt"}, Named{ScheduleKind::cosine, "cosine"},
     Named{ScheduleKind::linear, "linear"}, Named{ScheduleKind::polynomial, "polynomial"},
     Named{ScheduleKind::constant, "constant"}};
-inline constexpr std::array kObjectiveNames{Named{Objective::causal, "causal"}};
 inline constexpr std::array kPrecisionNames{
     Named{Precision::fp32, "fp32"}, Named{Precision::bf16, "bf16"}, Named{Precision::fp16, "fp16"}};
 inline constexpr std::array kDeviceNames{Named{DeviceChoice::automatic, "auto"},

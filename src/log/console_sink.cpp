@@ -9,17 +9,21 @@
 namespace transnormer::log {
 namespace {
 
-std::string loss_and_perplexity(double loss) {
-  const double perplexity = std::exp(loss);
-  return "loss " + format_fixed(loss, 4) + "  perplexity " +
-         (perplexity < 1e6 ? format_fixed(perplexity, 2) : format_short(perplexity));
+std::string with_figures(double loss, const Figures& figures) {
+  std::string text = "loss " + format_fixed(loss, 4);
+  for (const auto& [name, value] : figures) {
+    text += "  " + name + " ";
+    text += std::abs(value) < 1e6 ? format_fixed(value, 2) : format_short(value);
+  }
+  return text;
 }
 
 class ConsoleSink : public EventSink {
  public:
   void on(const TrainEvent& event) override {
-    std::string line = "step " + format_count(event.step) + "  " + loss_and_perplexity(event.loss) +
-                       "  lr " + format_significant(event.lr) + "  gradient " +
+    std::string line = "step " + format_count(event.step) + "  " +
+                       with_figures(event.loss, event.figures) + "  lr " +
+                       format_significant(event.lr) + "  gradient " +
                        format_fixed(event.grad_norm, 3) + "  " + format_short(event.tokens_per_s) +
                        " tokens/s  " + format_bytes(static_cast<double>(event.memory_bytes));
     if (event.time_left_s) {
@@ -38,8 +42,9 @@ class ConsoleSink : public EventSink {
   }
 
   void on(const ValidEvent& event) override {
-    info("step " + format_count(event.step) + "  validation " + loss_and_perplexity(event.loss) +
-         (event.best ? "  (best so far, " : "  (") + format_duration(event.seconds) + ")");
+    info("step " + format_count(event.step) + "  validation " +
+         with_figures(event.loss, event.figures) + (event.best ? "  (best so far, " : "  (") +
+         format_duration(event.seconds) + ")");
   }
 
   void on(const NoteEvent& event) override {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "log/console.h"
@@ -22,12 +23,16 @@ struct GradientStats {
   double relative_std = 0;  // running standard deviation / mean, over the iterations (Table 2)
 };
 
+// Figures by name, in the order in which they are shown: "perplexity".
+using Figures = std::vector<std::pair<std::string, double>>;
+
 struct TrainEvent {
   std::int64_t step = 0;
   std::int64_t tokens = 0;  // target tokens seen so far, in all
   // Nats a token, mean since the last event; one of a run's last step that is due for no other
   // reason does not count as such.
   double loss = 0;
+  Figures figures;  // beside the loss, of the same samples
   double lr = 0;
   double grad_norm = 0;  // before clipping
   double tokens_per_s = 0;
@@ -46,6 +51,7 @@ struct ValidEvent {
   std::int64_t step = 0;
   std::int64_t tokens = 0;
   double loss = 0;  // nats a token
+  Figures figures;
   double elapsed_s = 0;
   double seconds = 0;  // that validation took
   bool best = false;

@@ -27,24 +27,28 @@ Json gradients_to_json(const std::map<std::string, GradientStats>& gradients) {
   return groups;
 }
 
+void add_figures(Json& line, const Figures& figures) {
+  for (const auto& [name, value] : figures) {
+    line[name] = value;
+  }
+}
+
 class JsonlSink : public EventSink {
  public:
   JsonlSink(const std::filesystem::path& path, StillOurs still_ours)
       : file_(path, {.still_ours = std::move(still_ours)}) {}
 
   void on(const TrainEvent& event) override {
-    Json line = {{"kind", "train"},
-                 {"step", event.step},
-                 {"tokens", event.tokens},
-                 {"loss", event.loss},
-                 {"perplexity", std::exp(event.loss)},
-                 {"lr", event.lr},
+    Json line = {
+        {"kind", "train"}, {"step", event.step}, {"tokens", event.tokens}, {"loss", event.loss}};
+    add_figures(line, event.figures);
+    line.update({{"lr", event.lr},
                  {"grad_norm", event.grad_norm},
                  {"tokens_per_s", event.tokens_per_s},
                  {"elapsed_s", event.elapsed_s},
                  {"epoch", event.epoch},
                  {"data_wait_s", event.data_wait_s},
-                 {"memory_bytes", event.memory_bytes}};
+                 {"memory_bytes", event.memory_bytes}});
     if (event.loss_scale) {
       line["loss_scale"] = *event.loss_scale;
     }
@@ -56,14 +60,11 @@ class JsonlSink : public EventSink {
   }
 
   void on(const ValidEvent& event) override {
-    append({{"kind", "valid"},
-            {"step", event.step},
-            {"tokens", event.tokens},
-            {"loss", event.loss},
-            {"perplexity", std::exp(event.loss)},
-            {"elapsed_s", event.elapsed_s},
-            {"seconds", event.seconds},
-            {"best", event.best}});
+    Json line = {
+        {"kind", "valid"}, {"step", event.step}, {"tokens", event.tokens}, {"loss", event.loss}};
+    add_figures(line, event.figures);
+    line.update({{"elapsed_s", event.elapsed_s}, {"seconds", event.seconds}, {"best", event.best}});
+    append(line);
   }
 
   void on(const NoteEvent& event) override {

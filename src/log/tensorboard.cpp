@@ -49,6 +49,12 @@ std::filesystem::path new_event_file(const std::filesystem::path& directory) {
                       host.data() + "." + std::to_string(::getpid()));
 }
 
+void add_figures(SummaryBuilder& summary, const std::string& prefix, const Figures& figures) {
+  for (const auto& [name, value] : figures) {
+    summary.add_scalar(prefix + name, value);
+  }
+}
+
 class TensorboardSink : public EventSink {
  public:
   TensorboardSink(const std::filesystem::path& directory, std::int64_t first_step,
@@ -67,7 +73,7 @@ class TensorboardSink : public EventSink {
   void on(const TrainEvent& event) override {
     SummaryBuilder summary;
     summary.add_scalar("train/loss", event.loss);
-    summary.add_scalar("train/perplexity", std::exp(event.loss));
+    add_figures(summary, "train/", event.figures);
     summary.add_scalar("train/lr", event.lr);
     summary.add_scalar("train/grad_norm", event.grad_norm);
     summary.add_scalar("train/tokens_per_s", event.tokens_per_s);
@@ -93,7 +99,7 @@ class TensorboardSink : public EventSink {
   void on(const ValidEvent& event) override {
     SummaryBuilder summary;
     summary.add_scalar("valid/loss", event.loss);
-    summary.add_scalar("valid/perplexity", std::exp(event.loss));
+    add_figures(summary, "valid/", event.figures);
     append(event.step, summary);
   }
 

@@ -40,15 +40,6 @@ std::string model_summary(const TrainingRun& run) {
          format_count(count_parameters(*run.model)) + " parameters";
 }
 
-std::string data_summary(const TrainingRun& run) {
-  return "data: " + format_count(run.train_stream.size()) + " tokens in " +
-         format_count(run.samples) + " samples of " +
-         format_count(run.config.data.tokens_per_sample) + " for training" +
-         (run.valid_stream ? ", " + format_count(run.valid_stream->size()) + " for validation (" +
-                                 format_count(run.valid_unknown) + " of them unknown)"
-                           : ", no validation");
-}
-
 std::string work_summary(const TrainingRun& run) {
   const TrainConfig& train = run.config.train;
   return "training: " + format_count(run.total_steps) + " updates of " +
@@ -130,7 +121,7 @@ Events begin_writing(TrainingRun& run) {
     log::warn(warning);
   }
   log::info(model_summary(run));
-  log::info(data_summary(run));
+  log::info("data: " + run.task->describe_data());
   log::info(work_summary(run));
   const std::int64_t step = run.state.step;
   events.note(step, run.resumed ? "resumed" : "started",

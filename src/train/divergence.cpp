@@ -7,13 +7,13 @@
 namespace transnormer {
 namespace {
 
-bool is_high(double loss, std::int64_t words) {
-  return loss > 3 * std::log(static_cast<double>(words));  // not-a-number is not
+bool is_high(double loss, double guessing) {
+  return loss > 3 * guessing;  // not-a-number is not
 }
 
 }  // namespace
 
-std::optional<LossRise> judge_loss(double loss, std::int64_t words, TrainingState& state) {
+std::optional<LossRise> judge_loss(double loss, double guessing, TrainingState& state) {
   if (!std::isfinite(loss)) {
     return std::nullopt;
   }
@@ -25,7 +25,7 @@ std::optional<LossRise> judge_loss(double loss, std::int64_t words, TrainingStat
   const double before = std::exchange(state.former_window_loss, now);  // NaN compares as false
   state.window_loss_sum = 0;
   state.window_updates = 0;
-  if (!is_high(now, words)) {
+  if (!is_high(now, guessing)) {
     state.low_loss_step = state.step;
     return std::nullopt;
   }
@@ -35,10 +35,10 @@ std::optional<LossRise> judge_loss(double loss, std::int64_t words, TrainingStat
   return LossRise{before, now};
 }
 
-bool is_loss_high(std::int64_t words, const TrainingState& state) {
-  return is_high(state.former_window_loss, words) ||
+bool is_loss_high(double guessing, const TrainingState& state) {
+  return is_high(state.former_window_loss, guessing) ||
          (state.window_updates > 0 &&
-          is_high(state.window_loss_sum / static_cast<double>(state.window_updates), words));
+          is_high(state.window_loss_sum / static_cast<double>(state.window_updates), guessing));
 }
 
 void restart_loss_windows(TrainingState& state) {

@@ -17,17 +17,17 @@ struct LossRise {
 };
 
 // Notes the loss of the update that made `state.step`, nats a token. At the end of each window of
-// kLossWindow updates: a rise where their mean is above 3 * ln(words) and above 0.8 times the mean
-// of the window before; a run that starts far above guessing falls faster than that. `words` are
-// the rows of the output layer, among which a guess would choose. An update counts whether it was
+// kLossWindow updates: a rise where their mean is above 3 times the loss of guessing and above
+// 0.8 times the mean of the window before; a run that starts far above guessing falls faster than
+// that. An update counts whether it was
 // applied or skipped, but not where its loss is not finite: those have a limit of their own. The
 // state's low_loss_step is the end of the last window below that height.
-[[nodiscard]] std::optional<LossRise> judge_loss(double loss, std::int64_t words,
+[[nodiscard]] std::optional<LossRise> judge_loss(double loss, double guessing,
                                                  TrainingState& state);
 
 // Whether the updates since the last whole window, or those in it, are above that height: then the
 // newest checkpoints may be of a training that is about to diverge.
-[[nodiscard]] bool is_loss_high(std::int64_t words, const TrainingState& state);
+[[nodiscard]] bool is_loss_high(double guessing, const TrainingState& state);
 
 // Begins at the present step: what was before says nothing about what comes.
 void restart_loss_windows(TrainingState& state);

@@ -182,7 +182,7 @@ std::shared_ptr<const Tokenizer> same_tokenizer(const StartingPoint& start, cons
   return checkpoint.tokenizer();
 }
 
-void require_same_text(const StartingPoint& start, const std::string& train_data_digest) {
+void require_same_data(const StartingPoint& start, const std::string& train_data_digest) {
   const Checkpoint& checkpoint = *start.checkpoint;
   if (checkpoint.state().train_data_digest != train_data_digest) {
     throw UserError("data.train: its text is not the one that " + checkpoint.path().string() +

@@ -35,7 +35,7 @@ void record_environment(TrainingState& state, at::Device device);
 
 // Compares with the run that was saved. Returns a warning for each difference that may change the
 // bits of what follows; throws UserError that names every one that must not change. Places of files
-// are judged by content: same_tokenizer(), require_same_text().
+// are judged by content: same_tokenizer(), require_same_data().
 [[nodiscard]] std::vector<std::string> compare_settings(const StartingPoint& start,
                                                         const Config& config,
                                                         const TrainingState& now);
@@ -46,7 +46,7 @@ void record_environment(TrainingState& state, at::Device device);
                                                               const Config& config);
 
 // Throws UserError where the training text is not the one of the saved run.
-void require_same_text(const StartingPoint& start, const std::string& train_data_digest);
+void require_same_data(const StartingPoint& start, const std::string& train_data_digest);
 
 // A warning where the learning rate of the next update, the one after `state.step`, is, as it is
 // shown, another than the saved run would have gone on with, for whatever reason. `samples`: of an

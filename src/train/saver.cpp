@@ -46,7 +46,7 @@ std::filesystem::path Saver::write() {
                           .model = *run_.model,
                           .optimizer = run_.optimizer,
                           .state = run_.state,
-                          .tokenizer = *run_.tokenizer,
+                          .tokenizer = *run_.task->tokenizer(),
                           .unigram_counts = run_.unigram_counts},
                          still_ours);
 }

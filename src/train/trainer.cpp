@@ -29,7 +29,8 @@ ExitStatus train(const TrainRequest& request) {
   if (run->already_ended) {
     log::set_level(log::Level::info);  // the one answer there is, whatever log.level asks for
     log::info(run->directory.path().string() + ": this run has ended: " + *run->already_ended +
-              "; raise " + keys_that_end(run->config, run->state, run->samples) + " to go on");
+              "; raise " + keys_that_end(run->config, run->state, run->task->samples()) +
+              " to go on");
     log::set_level(level);
     return ExitStatus::done;
   }

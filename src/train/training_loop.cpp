@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "log/console.h"
 #include "ops/runtime/device.h"
-#include "optim/gradients.h"
 #include "optim/schedule.h"
 #include "train/divergence.h"
 #include "train/ending.h"
-#include "train/nonfinite.h"
-#include "train/passes.h"
 #include "train/soundness.h"
 #include "train/validation.h"
 #include "util/signal.h"
@@ -25,12 +23,23 @@ constexpr std::int64_t kHistogramSamples = 4096;
 
 BatchLoader make_loader(const TrainingRun& run) {
   const Config& config = run.config;
-  return BatchLoader(
-      Samples(run.train_stream, config.data.tokens_per_sample, run.tokenizer->first_input()),
-      {.global_batch_size = config.train.global_batch_size,
-       .micro_batch_size = config.train.resolved_micro_batch_size(),
+  return BatchLoader(run.task, {.global_batch_size = config.train.global_batch_size,
+                                .micro_batch_size = config.train.resolved_micro_batch_size(),
+                                .seed = static_cast<std::uint64_t>(config.train.seed),
+                                .first_update = run.state.step,
+                                .equal_rows = GraphedPass::possible(run.device)});
+}
+
+UpdateStep make_step(TrainingRun& run) {
+  const Config& config = run.config;
+  return UpdateStep(
+      [&run](TransNormer& model, const Tensors& batch, const ForwardContext& context,
+             const at::Tensor& scale) { return run.task->loss(model, batch, context, scale); },
+      *run.model, run.optimizer, run.scaler,
+      {.compute = ops::scalar_type(config.train.precision),
+       .activation_checkpointing = config.train.activation_checkpointing,
        .seed = static_cast<std::uint64_t>(config.train.seed),
-       .first_update = run.state.step});
+       .clip_norm = config.optimizer.clip_norm});
 }
 
 bool is_multiple(std::int64_t step, std::int64_t every) {
@@ -58,7 +67,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       config_(run.config),
       state_(run.state),
       loader_(make_loader(run)),
-      recorded_(*run.model),
+      step_(make_step(run)),
       statistics_(run.optimizer.parameters()),
       saver_(run, events),
       meter_(run.state.elapsed_s),
@@ -74,9 +83,7 @@ ExitStatus TrainingLoop::run() {
   } catch (const std::exception&) {  // data that can no longer be read, no memory
     bar_.finish();
     events_.note(state_.step, "failed",
-                 "training stops at step " + format_count(state_.step) +
-                     (is_amid_change_ ? "; nothing was saved"
-                                      : save_and_tell() + ", once what stops it is seen to"),
+                 "training stops at step " + format_count(state_.step) + outcome_of_fault(),
                  log::Level::error);
     throw;
   }
@@ -92,18 +99,23 @@ bool TrainingLoop::go_on() {
 
 bool TrainingLoop::make_update() {
   meter_.begin_update();
-  const std::vector<Batch> batches = loader_.next_update();
-  const auto nll = forward_backward(batches);
-  if (!nll) {
+  auto measured = step_.measure(loader_.next_update(), state_.step, is_stop_requested);
+  if (!measured) {
     return false;
   }
-  Update update = measure(batches, *nll);
+  if (const auto fault = step_.graph_fault()) {
+    log::warn(
+        "this model's passes cannot be captured in a CUDA graph, which costs small models "
+        "speed: " +
+        *fault);
+  }
+  Update update;
+  update.measured = std::move(*measured);
+  update.lr = learning_rate(config_.schedule, config_.optimizer.lr, state_.step, run_.total_steps);
   is_amid_change_ = true;
   if (is_to_be_applied(update)) {
     measure_statistics(update);
-    clip_gradients(run_.optimizer.gradients(), global_norm(update.norms),
-                   config_.optimizer.clip_norm);
-    run_.optimizer.step(update.lr);
+    step_.apply(update.measured, update.lr);
     applied_step_ = state_.step + 1;
   }
   count(update);
@@ -113,46 +125,9 @@ bool TrainingLoop::make_update() {
   return true;
 }
 
-std::optional<at::Tensor> TrainingLoop::forward_backward(const std::vector<Batch>& batches) {
-  run_.optimizer.zero_gradients();
-  const bool was_recorded = recorded_.fault().empty();
-  const auto nll =
-      accumulate_gradients(*run_.model, batches,
-                           {.compute = ops::scalar_type(config_.train.precision),
-                            .activation_checkpointing = config_.train.activation_checkpointing,
-                            .seed = static_cast<std::uint64_t>(config_.train.seed),
-                            .update = state_.step,
-                            .loss_scale = run_.scaler.scale(),
-                            .should_stop = is_stop_requested,
-                            .recorded = &recorded_});
-  if (was_recorded && !recorded_.fault().empty()) {
-    log::warn(
-        "this model's passes cannot be recorded on the GPU, which costs small models speed: " +
-        recorded_.fault());
-  }
-  if (nll) {
-    run_.scaler.unscale(run_.optimizer.gradients());
-  }
-  return nll;
-}
-
-// Loss and norm come from the device together: the one wait of an update.
-TrainingLoop::Update TrainingLoop::measure(const std::vector<Batch>& batches,
-                                           const at::Tensor& nll) const {
-  Update update;
-  update.tokens = target_tokens(batches);
-  update.lr = learning_rate(config_.schedule, config_.optimizer.lr, state_.step, run_.total_steps);
-  update.norms = gradient_norms(run_.optimizer.gradients());
-  const at::Tensor both = at::stack({nll, global_norm(update.norms)}).to(at::kCPU);
-  update.nll = both[0].item<double>();
-  update.grad_norm = both[1].item<double>();
-  return update;
-}
-
 bool TrainingLoop::is_to_be_applied(const Update& update) {
   const std::int64_t step = state_.step + 1;
-  const Verdict verdict =
-      judge_update(update.nll, update.grad_norm, config_.train, run_.scaler, state_);
+  const Verdict verdict = step_.judge(update.measured, config_.train, state_);
   switch (verdict.fate) {
     case UpdateFate::applied:
       return true;
@@ -175,7 +150,8 @@ void TrainingLoop::measure_statistics(Update& update) {
   const std::vector<at::Tensor> gradients = run_.optimizer.gradients();
   const std::int64_t step = state_.step + 1;
   if (is_multiple(step, config_.log.grad_stats_every)) {
-    update.statistics = statistics_.measure(gradients, update.norms, state_.gradient_moments);
+    update.statistics =
+        statistics_.measure(gradients, update.measured.norms, state_.gradient_moments);
   }
   if (is_multiple(step, config_.log.grad_histograms_every)) {
     update.histograms = statistics_.sample(gradients, kHistogramSamples);
@@ -183,24 +159,35 @@ void TrainingLoop::measure_statistics(Update& update) {
 }
 
 void TrainingLoop::count(const Update& update) {
+  const Sums& sums = update.measured.sums;
   ++state_.step;
-  state_.tokens += update.tokens;
-  if (std::isfinite(update.nll)) {
-    state_.loss_sum += update.nll;
-    state_.loss_tokens += update.tokens;
+  state_.tokens += sums.count;
+  if (std::isfinite(sums.loss)) {
+    state_.loss_sum += sums.loss;
+    state_.loss_tokens += sums.count;
+    state_.metric_sums.resize(sums.metrics.size());
+    std::transform(sums.metrics.begin(), sums.metrics.end(), state_.metric_sums.begin(),
+                   state_.metric_sums.begin(), std::plus<>());
   }
-  meter_.end_update(update.tokens);
+  meter_.end_update(sums.count);
+}
+
+Report TrainingLoop::report_of_sums() const {
+  return run_.task->report({state_.loss_sum, state_.loss_tokens, state_.metric_sums});
 }
 
 void TrainingLoop::judge(const Update& update) {
-  const std::int64_t words = run_.model->size().vocab_size;
-  const double loss = update.nll / static_cast<double>(update.tokens);
-  if (const auto rise = judge_loss(loss, words, state_)) {
+  const std::optional<double> guessing = run_.task->loss_of_guessing(*run_.model);
+  const Sums& sums = update.measured.sums;
+  if (!guessing || sums.count == 0) {
+    return;
+  }
+  const double loss = sums.loss / static_cast<double>(sums.count);
+  if (const auto rise = judge_loss(loss, *guessing, state_)) {
     diverge("step " + format_count(state_.step),
             "the mean loss of " + format_count(kLossWindow) + " updates is " +
                 format_fixed(rise->now, 3) + ", after " + format_fixed(rise->before, 3) +
-                " in those before, where guessing gives " +
-                format_fixed(std::log(static_cast<double>(words)), 3),
+                " in those before, where guessing gives " + format_fixed(*guessing, 3),
             state_.low_loss_step);
   }
 }
@@ -223,8 +210,8 @@ bool TrainingLoop::may_end_here() const {
 }
 
 void TrainingLoop::report(Update update) {
-  const double loss = state_.loss_sum / static_cast<double>(state_.loss_tokens);
-  bar_.update(state_.step, "loss " + format_fixed(loss, 3) + "  " +
+  Report report = report_of_sums();
+  bar_.update(state_.step, "loss " + format_fixed(report.loss, 3) + "  " +
                                format_short(meter_.tokens_per_s()) + " tokens/s");
   const bool due = is_multiple(state_.step, config_.log.every);
   const bool shown = due || (config_.log.every > 0 && may_end_here());
@@ -235,14 +222,15 @@ void TrainingLoop::report(Update update) {
   log::TrainEvent event;
   event.step = state_.step;
   event.tokens = state_.tokens;
-  event.loss = loss;
+  event.loss = report.loss;
+  event.figures = std::move(report.figures);
   event.lr = update.lr;
-  event.grad_norm = update.grad_norm;
+  event.grad_norm = update.measured.grad_norm;
   event.tokens_per_s = meter_.tokens_per_s();
   event.elapsed_s = meter_.elapsed_s();
   event.epoch = static_cast<double>(state_.step) *
                 static_cast<double>(config_.train.global_batch_size) /
-                static_cast<double>(run_.samples);
+                static_cast<double>(run_.task->samples());
   event.time_left_s = meter_.seconds_for(run_.total_steps - state_.step);
   event.data_wait_s = meter_.restart(loader_.waited_seconds());
   event.memory_bytes = used_memory_bytes(run_.device);
@@ -256,6 +244,7 @@ void TrainingLoop::report(Update update) {
   if (regular) {  // the events to come are the same whether or not this step was the last
     state_.loss_sum = 0;
     state_.loss_tokens = 0;
+    state_.metric_sums.clear();
   }
 }
 
@@ -309,15 +298,16 @@ void TrainingLoop::wait_for_a_sound_state(const std::string& fault, bool tell) {
 
 bool TrainingLoop::validate() {
   const auto began = std::chrono::steady_clock::now();
-  const auto loss = validation_loss(run_, is_stop_requested);
-  if (!loss) {
+  auto report = transnormer::validate(run_, is_stop_requested);
+  if (!report) {
     return false;
   }
   log::ValidEvent event;
-  event.best = record_validation(state_, *loss);
+  event.best = record_validation(state_, *run_.task, *report);
   event.step = state_.step;
   event.tokens = state_.tokens;
-  event.loss = *loss;
+  event.loss = report->loss;
+  event.figures = std::move(report->figures);
   event.elapsed_s = meter_.elapsed_s();
   event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   events_.emit(event);
@@ -349,6 +339,18 @@ std::string TrainingLoop::save_and_tell() {
          (before ? "; " + run_.way_to_go_on + " goes on from step " + format_count(*before) : "");
 }
 
+// A GPU that has failed may not even give its weights back.
+std::string TrainingLoop::outcome_of_fault() {
+  if (is_amid_change_) {
+    return "; nothing was saved";
+  }
+  try {
+    return save_and_tell() + ", once what stops it is seen to";
+  } catch (const std::exception& error) {
+    return std::string("; nothing was saved, since ") + first_line(error.what());
+  }
+}
+
 ExitStatus TrainingLoop::stop(ExitStatus status) {
   bar_.finish();
   const std::string outcome = save_and_tell();
@@ -362,7 +364,8 @@ ExitStatus TrainingLoop::stop(ExitStatus status) {
 
 ExitStatus TrainingLoop::end() {
   bar_.finish();
-  if (is_loss_high(run_.model->size().vocab_size, state_)) {
+  const std::optional<double> guessing = run_.task->loss_of_guessing(*run_.model);
+  if (guessing && is_loss_high(*guessing, state_)) {
     events_.note(state_.step, "loss_high",
                  "the loss of the last updates is more than 3 times that of guessing; try a lower "
                  "optimizer.lr or a longer schedule.warmup_steps",

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "data/batches.h"
 #include "log/progress.h"
-#include "model/graphed_pass.h"
+#include "task/batch_loader.h"
 #include "train/events.h"
 #include "train/gradient_statistics.h"
 #include "train/meter.h"
 #include "train/saver.h"
 #include "train/training_run.h"
+#include "train/update_step.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -33,11 +33,8 @@ class TrainingLoop {
  private:
   // What one update found; the gradients themselves are with the parameters.
   struct Update {
-    double nll = 0;  // summed over its tokens
-    std::int64_t tokens = 0;
+    UpdateStep::Measured measured;
     double lr = 0;
-    double grad_norm = 0;                                   // before clipping
-    at::Tensor norms;                                       // of each gradient
     std::map<std::string, log::GradientStats> statistics;   // empty unless due
     std::map<std::string, std::vector<double>> histograms;  // empty unless due
   };
@@ -47,11 +44,11 @@ class TrainingLoop {
   // One update and its events. False where a signal stopped it half-way; the state is then that of
   // before.
   bool make_update();
-  [[nodiscard]] std::optional<at::Tensor> forward_backward(const std::vector<Batch>& batches);
-  [[nodiscard]] Update measure(const std::vector<Batch>& batches, const at::Tensor& nll) const;
   [[nodiscard]] bool is_to_be_applied(const Update& update);
   void measure_statistics(Update& update);
   void count(const Update& update);
+  // Of the updates since the last event.
+  [[nodiscard]] Report report_of_sums() const;
   // Whether training may end with the present step, as far as is known before its validation.
   [[nodiscard]] bool may_end_here() const;
   void report(Update update);
@@ -70,6 +67,8 @@ class TrainingLoop {
   void save();
   // Saves where the state is sound; tells how the run can go on.
   std::string save_and_tell();
+  // After a fault that ends training: saves the state before it, if that is whole; tells so.
+  std::string outcome_of_fault();
   ExitStatus stop(ExitStatus status);
   ExitStatus end();
 
@@ -78,7 +77,7 @@ class TrainingLoop {
   const Config& config_;
   TrainingState& state_;
   BatchLoader loader_;
-  GraphedPass recorded_;
+  UpdateStep step_;
   GradientStatistics statistics_;
   Saver saver_;
   Meter meter_;

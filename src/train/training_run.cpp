@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "config/load.h"
-#include "data/batches.h"
-#include "data/prepare.h"
 #include "model/footprint.h"
 #include "model/model_size.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
+#include "task/batch_loader.h"
+#include "task/objective.h"
 #include "train/divergence.h"
 #include "train/ending.h"
 #include "train/resume.h"
@@ -48,23 +48,22 @@ bool validates(const Config& config) {
   return config.validation.every > 0 && !config.data.valid.empty();
 }
 
-PreparedData prepare(const Config& config, const StartingPoint& start) {
-  PrepareOptions options{.wanted = {Split::train}};
-  if (validates(config)) {
-    options.wanted.push_back(Split::valid);
+std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start) {
+  TaskRequest request{.config = config, .validates = validates(config)};
+  if (start.checkpoint) {
+    request.tokenizer = same_tokenizer(start, config);
   }
-  if (!start.checkpoint) {
-    return prepare_data(config, options);
+  std::unique_ptr<Task> task = objective(config.train.objective).make_task(request);
+  if (start.checkpoint) {
+    require_same_data(start, task->data_digest());
   }
-  PreparedData data = prepare_data(config, same_tokenizer(start, config), options);
-  require_same_text(start, data.at(Split::train).stream.digest());
-  return data;
+  return task;
 }
 
 // Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %.
-// `length`: of a sample, as long as the text is.
-void require_memory(const Config& config, const ModelSize& size, std::int64_t length,
+void require_memory(const Config& config, const ModelSize& size, const Task& task,
                     at::Device device) {
+  const std::int64_t length = task.sample_length();
   require_memory_for_training(config.model, size, device);
   const MemoryEstimate estimate =
       training_memory(config.model, size,
@@ -76,7 +75,7 @@ void require_memory(const Config& config, const ModelSize& size, std::int64_t le
   const double batches =
       BatchLoader::held_bytes({.global_batch_size = config.train.global_batch_size,
                                .micro_batch_size = config.train.resolved_micro_batch_size()},
-                              length);
+                              task.bytes_per_sample());
   const auto machine = static_cast<double>(machine_memory_bytes());
   const bool shared = device.is_cpu();  // the memory of batches and model is the same
   const double beside = shared ? needed : 0;
@@ -109,10 +108,9 @@ void warn_of_warmup(const Config& config, std::int64_t total_steps,
   }
 }
 
-std::shared_ptr<TransNormer> make_model(const Config& config, const Tokenizer& tokenizer,
-                                        std::int64_t length, at::Device device) {
-  const ModelSize size = model_size(config, &tokenizer);
-  require_memory(config, size, length, device);
+std::shared_ptr<TransNormer> make_model(const Config& config, const Task& task, at::Device device) {
+  const ModelSize size = model_size(config, task.tokenizer().get());
+  require_memory(config, size, task, device);
   return std::make_shared<TransNormer>(config.model, size, device);
 }
 
@@ -122,18 +120,19 @@ void carry_on(TrainingRun& run, const Config& saved) {
   if (learns_otherwise(saved, run.config) || !has_loss_windows(run.state)) {
     restart_loss_windows(run.state);
   }
-  if (const auto jump = jump_of_rate(saved, run.config, run.state.step, run.samples)) {
+  if (const auto jump = jump_of_rate(saved, run.config, run.state.step, run.task->samples())) {
     run.warnings.push_back(*jump);
   }
 }
 
 void note_validation_kind(TrainingRun& run) {
-  if (!run.valid_stream) {
+  const std::string digest = run.task->validation_digest();
+  if (digest.empty()) {
     return;
   }
   if (const auto change = note_validation_kind(
-          run.state, {.data_digest = run.valid_stream->digest(),
-                      .context_window = run.config.validation.context_window})) {
+          run.state,
+          {.data_digest = digest, .context_window = run.config.validation.context_window})) {
     run.notes.push_back({.name = "validation_changed", .message = *change});
   }
 }
@@ -169,9 +168,9 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
 
 void start_anew(TrainingRun& run) {
   initialize(*run.model, static_cast<std::uint64_t>(run.config.train.seed));
-  run.state.train_data_digest = run.train_stream.digest();
-  run.state.tokenizer_digest = run.tokenizer->digest();
-  run.unigram_counts = count_tokens(run.train_stream, run.tokenizer->size());
+  run.state.train_data_digest = run.task->data_digest();
+  run.state.tokenizer_digest = run.task->tokenizer()->digest();
+  run.unigram_counts = run.task->token_counts();
   note_validation_kind(run);
 }
 
@@ -198,25 +197,18 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
     warnings.insert(warnings.end(), changes.begin(), changes.end());
   }
   throw_if_stopped();
-  PreparedData data = prepare(config, start);
+  std::unique_ptr<Task> task = make_task(config, start);
   throw_if_stopped();
-  const Samples samples(data.at(Split::train).stream, config.data.tokens_per_sample,
-                        data.tokenizer->first_input());
-  const std::int64_t total = total_steps(config.train, samples.count());
+  const std::int64_t total = total_steps(config.train, task->samples());
   warn_of_warmup(config, total, warnings);
-  auto model = make_model(config, *data.tokenizer, samples.length(), device);
+  auto model = make_model(config, *task, device);
   AdamW optimizer(named_tensors(*model), config.optimizer);
-  const auto& valid = data.find(Split::valid);
 
   auto run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,
                   .device = device,
                   .directory = std::move(directory),
-                  .tokenizer = data.tokenizer,
-                  .train_stream = data.at(Split::train).stream,
-                  .valid_unknown = valid ? valid->counts.unknown : 0,
-                  .valid_stream = valid ? std::optional(valid->stream) : std::nullopt,
-                  .samples = samples.count(),
+                  .task = std::move(task),
                   .total_steps = total,
                   .model = std::move(model),
                   .optimizer = std::move(optimizer),

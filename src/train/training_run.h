@@ -10,11 +10,10 @@
 #include "checkpoint/run_directory.h"
 #include "checkpoint/training_state.h"
 #include "config/config.h"
-#include "data/token_stream.h"
 #include "model/transnormer.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
-#include "tokenizer/tokenizer.h"
+#include "task/task.h"
 #include "train/events.h"
 #include "train/trainer.h"
 
@@ -24,12 +23,8 @@ struct TrainingRun {
   Config config;
   at::Device device;
   RunDirectory directory;  // locked
-  std::shared_ptr<const Tokenizer> tokenizer;
-  TokenStream train_stream;
-  std::int64_t valid_unknown = 0;  // tokens for validation that are no word of the vocabulary
-  std::optional<TokenStream> valid_stream;  // absent where there is none, or it is never used
+  std::shared_ptr<const Task> task;
   std::vector<std::int64_t> unigram_counts = {};
-  std::int64_t samples = 0;      // of an epoch
   std::int64_t total_steps = 0;  // that training ends with
   std::shared_ptr<TransNormer> model;
   AdamW optimizer;

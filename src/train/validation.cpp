@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "eval/evaluate.h"
 #include "log/progress.h"
 #include "ops/runtime/device.h"
 #include "util/units.h"
@@ -13,25 +12,21 @@ namespace transnormer {
 bool is_validation_due(const TrainingRun& run) {
   const std::int64_t every = run.config.validation.every;
   const std::int64_t step = run.state.step;
-  return run.valid_stream && step > 0 && run.state.validated_step != step &&
+  return !run.task->validation_digest().empty() && step > 0 && run.state.validated_step != step &&
          (step % every == 0 || step == run.total_steps);
 }
 
-std::optional<double> validation_loss(const TrainingRun& run,
-                                      const std::function<bool()>& should_stop) {
+std::optional<Report> validate(const TrainingRun& run, const std::function<bool()>& should_stop) {
   const Config& config = run.config;
-  log::ProgressBar bar("validate", run.valid_stream->size(), 0, log::is_terminal());
-  EvaluateOptions options;
-  options.window = config.data.tokens_per_sample;
-  options.context_window = config.validation.context_window;
-  options.batch_size = config.validation.batch_size > 0 ? config.validation.batch_size
-                                                        : config.train.resolved_micro_batch_size();
-  options.compute = ops::scalar_type(config.train.precision);
-  options.first_input = run.tokenizer->first_input();
-  options.on_progress = [&bar](std::int64_t done) { bar.update(done); };
-  options.should_stop = should_stop;
-  const EvaluateResult result = evaluate(*run.model, *run.valid_stream, options);
-  return result.complete ? std::optional(result.nll()) : std::nullopt;
+  log::ProgressBar bar("validate", run.task->validation_size(), 0, log::is_terminal());
+  const std::optional<Sums> sums = run.task->validate(
+      *run.model,
+      {.batch_size = config.validation.batch_size > 0 ? config.validation.batch_size
+                                                      : config.train.resolved_micro_batch_size(),
+       .compute = ops::scalar_type(config.train.precision),
+       .on_progress = [&bar](std::int64_t done) { bar.update(done); },
+       .should_stop = should_stop});
+  return sums ? std::optional(run.task->report(*sums)) : std::nullopt;
 }
 
 std::optional<std::string> note_validation_kind(TrainingState& state, const ValidationKind& kind) {
@@ -53,15 +48,21 @@ std::optional<std::string> note_validation_kind(TrainingState& state, const Vali
   state.validated_step = -1;
   state.best_step = -1;
   state.best_valid_loss = 0;
+  state.best_valid_figures.clear();
   state.validations_without_gain = 0;
   return changed + ": validation starts anew, " + best + " is the best no longer";
 }
 
-bool record_validation(TrainingState& state, double loss) {
+bool record_validation(TrainingState& state, const Task& task, const Report& report) {
   state.validated_step = state.step;
-  const bool best = std::isfinite(loss) && (state.best_step < 0 || loss < state.best_valid_loss);
+  const Report best_so_far{
+      .loss = state.best_valid_loss,
+      .figures = {state.best_valid_figures.begin(), state.best_valid_figures.end()}};
+  const bool best =
+      std::isfinite(report.loss) && (state.best_step < 0 || task.is_better(report, best_so_far));
   if (best) {
-    state.best_valid_loss = loss;
+    state.best_valid_loss = report.loss;
+    state.best_valid_figures = {report.figures.begin(), report.figures.end()};
     state.best_step = state.step;
     state.validations_without_gain = 0;
   } else {

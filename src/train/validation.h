@@ -1,4 +1,4 @@
-// Loss on the validation text while training.
+// Validation while training.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,10 @@ namespace transnormer {
 // True at the steps that are validated: multiples of validation.every, and the last one.
 [[nodiscard]] bool is_validation_due(const TrainingRun& run);
 
-// Nats a token on the validation text, dropout off; nothing where should_stop said so on the way.
-[[nodiscard]] std::optional<double> validation_loss(const TrainingRun& run,
-                                                    const std::function<bool()>& should_stop);
+// The task's report on its validation data, dropout off; nothing where should_stop said so on the
+// way.
+[[nodiscard]] std::optional<Report> validate(const TrainingRun& run,
+                                             const std::function<bool()>& should_stop);
 
 // What validations are made on and with.
 struct ValidationKind {
@@ -28,8 +29,8 @@ struct ValidationKind {
 [[nodiscard]] std::optional<std::string> note_validation_kind(TrainingState& state,
                                                               const ValidationKind& kind);
 
-// Notes the loss of the present step: the best so far, or one more without gain. Returns whether it
-// is the best. A loss that is not finite never is.
-bool record_validation(TrainingState& state, double loss);
+// Notes the report of the present step: the best so far, or one more without gain. Returns whether
+// it is the best, as the task judges.
+bool record_validation(TrainingState& state, const Task& task, const Report& report);
 
 }  // namespace transnormer

@@ -26,6 +26,7 @@ TrainEvent train_event(std::int64_t step) {
   event.step = step;
   event.tokens = 512 * step;
   event.loss = 0.1;
+  event.figures = {{"perplexity", std::exp(0.1)}};
   event.lr = 5e-4;
   event.grad_norm = 1.0 / 3;
   event.tokens_per_s = 1000;
@@ -82,6 +83,7 @@ TEST_F(Jsonl, WritesAValidLine) {
   event.step = 3;
   event.tokens = 9;
   event.loss = 2;
+  event.figures = {{"perplexity", std::exp(2)}};
   event.elapsed_s = 4;
   event.seconds = 0.5;
   event.best = true;
@@ -102,7 +104,8 @@ TEST_F(Jsonl, WritesAnEventLine) {
 
 TEST_F(Jsonl, WritesWhatIsNotFiniteAsNull) {
   TrainEvent event = train_event(1);
-  event.loss = 1e6;  // its perplexity overflows
+  event.loss = 1e6;
+  event.figures = {{"perplexity", std::exp(1e6)}};  // its perplexity overflows
   event.grad_norm = kNan;
   const json line = written(event);
   EXPECT_TRUE(line["grad_norm"].is_null());

@@ -47,6 +47,7 @@ TrainEvent train_event(std::int64_t step, double loss) {
   TrainEvent event;
   event.step = step;
   event.loss = loss;
+  event.figures = {{"perplexity", std::exp(loss)}};
   event.lr = 0.5;
   event.tokens_per_s = 3000;
   return event;
@@ -56,6 +57,7 @@ ValidEvent valid_event(std::int64_t step, double loss) {
   ValidEvent event;
   event.step = step;
   event.loss = loss;
+  event.figures = {{"perplexity", std::exp(loss)}};
   return event;
 }
 

@@ -103,7 +103,7 @@ TEST_F(CudaOperators, AReplayMakesTheMasksOfItsOwnUpdate) {
   body();
   y.zero_();
   const CudaGraph graph(body);
-  EXPECT_EQ(y.abs().sum().item<double>(), 0);  // recorded, not run
+  EXPECT_EQ(y.abs().sum().item<double>(), 0);  // captured, not run
   for (const std::int64_t update : {4, 5}) {
     for (const std::int64_t sample : {0, 7}) {
       counters.copy_(at::tensor({update, sample}, at::kLong));

@@ -89,10 +89,11 @@ TEST_P(KernelsOf, LeaveThePaddingOfRowsAlone) {
     expect_same(wide_d, d_joint, std::string(k.name) + " gated_backward");
     const at::Tensor logits = flat(a).clone(), wide_logits = padded(logits, 16);
     const at::Tensor losses = at::empty({140}), wide_losses = at::empty({140});
+    const float scale = 1;
     const auto* target = targets.const_data_ptr<std::int64_t>();
-    k.cross_entropy(out(logits), target, losses.mutable_data_ptr<float>(), 140, 13, 13, 1, true);
-    k.cross_entropy(out(wide_logits), target, wide_losses.mutable_data_ptr<float>(), 140, 13, 16, 1,
-                    true);
+    k.cross_entropy(out(logits), target, losses.mutable_data_ptr<float>(), 140, 13, 13, &scale);
+    k.cross_entropy(out(wide_logits), target, wide_losses.mutable_data_ptr<float>(), 140, 13, 16,
+                    &scale);
     expect_same(wide_logits, logits, std::string(k.name) + " cross_entropy");
     EXPECT_TRUE(at::equal(losses, wide_losses)) << k.name;
   }
@@ -127,8 +128,9 @@ TEST_P(KernelsOf, CrossEntropyIsFilledAlike) {
   expect_all_equal(1, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
     o[0].copy_(a);
     const at::Tensor losses = at::full({20}, NAN);
+    const float scale = 0.5F;
     k.cross_entropy(out(o[0]), targets.const_data_ptr<std::int64_t>(),
-                    losses.mutable_data_ptr<float>(), 20, 91, 91, 0.5F, true);
+                    losses.mutable_data_ptr<float>(), 20, 91, 91, &scale);
     EXPECT_TRUE(at::isfinite(losses).all().item<bool>());
   });
 }
@@ -223,8 +225,9 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
     }
     const at::Tensor logits = bad.clone().view({140, 13});
     const at::Tensor losses = at::empty({140});
+    const float scale = 1;
     k.cross_entropy(out(logits), targets.const_data_ptr<std::int64_t>(),
-                    losses.mutable_data_ptr<float>(), 140, 13, 13, 1, true);
+                    losses.mutable_data_ptr<float>(), 140, 13, 13, &scale);
     EXPECT_TRUE(std::isnan(losses[81].item<double>())) << k.name;
     expect_passed(logits.view_as(a), "cross entropy");
   }

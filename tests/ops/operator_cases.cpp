@@ -359,7 +359,7 @@ void add_cross_entropy(Cases& cases) {
   };
   for (const std::int64_t memory : {1LL, 7LL * kWords * 4, 1LL << 30}) {
     LinearCrossEntropyOptions options;
-    options.scale = 0.37;
+    options.scale = at::scalar_tensor(0.37, at::kFloat);
     options.memory_bytes = memory;
     cases.push_back(
         {"cross entropy with " + std::to_string(memory) + " bytes",
@@ -368,6 +368,7 @@ void add_cross_entropy(Cases& cases) {
          [options, targets](const Tensors& a, const Tensors& p, at::ScalarType type) {
            LinearCrossEntropyOptions own = options;
            own.compute = type;
+           own.scale = own.scale.to(a[0].device());
            return linear_cross_entropy(a[0], p[0], targets.to(a[0].device()), own).loss;
          },
          [losses](const Tensors& a, const Tensors& p) { return losses(a[0], p[0]).sum() * 0.37; }});

@@ -7,16 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "model/graphed_pass.h"
+#include "data/samples.h"
 #include "model/models.h"
 #include "model/weights.h"
 #include "ops/cuda_device.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "task/causal.h"
 #include "train/gradient_statistics.h"
 #include "train/meter.h"
-#include "train/passes.h"
+#include "train/update_step.h"
 
 namespace transnormer::test {
 namespace {
@@ -45,19 +46,13 @@ ModelConfig with_dropout(ModelConfig config) {
 std::vector<Batch> make_update() {
   std::vector<Batch> batches;
   for (std::int64_t first = 0; first < 6; first += 3) {
-    Batch batch;
-    batch.samples = 3;
-    batch.length = 19;
-    batch.first_position = first;
-    const at::Tensor inputs = random_tokens(3, 19, first + 1);
     const at::Tensor targets = random_tokens(3, 19, first + 2);
-    const auto* input = inputs.const_data_ptr<std::int64_t>();
-    const auto* target = targets.const_data_ptr<std::int64_t>();
-    batch.inputs.assign(input, input + inputs.numel());
-    batch.targets.assign(target, target + targets.numel());
-    batch.targets.back() = kIgnoredTarget;
-    batch.target_tokens = inputs.numel() - 1;
-    batches.push_back(batch);
+    targets[2][18].fill_(kIgnoredTarget);
+    batches.push_back(
+        {.first_position = first,
+         .samples = 3,
+         .count = targets.numel() - 1,
+         .tensors = {{"inputs", random_tokens(3, 19, first + 1)}, {"targets", targets}}});
   }
   return batches;
 }
@@ -68,38 +63,29 @@ struct Trained {
   std::shared_ptr<TransNormer> model;
 };
 
-enum class Passes { launched, recorded };
+enum class Passes { launched, captured };
 
 // As the training loop does: an update whose gradient is not finite is passed over.
 Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType compute,
                  int updates = 5, Passes passes = Passes::launched) {
   Trained trained;
   trained.model = make_model_on(device, config);
-  GraphedPass recorded(*trained.model);
   AdamW optimizer(named_tensors(*trained.model), {});
   LossScaler scaler(compute == at::kHalf);
+  UpdateStep step(
+      causal_loss, *trained.model, optimizer, scaler,
+      {.compute = compute, .seed = 5, .clip_norm = 0.5, .captures = passes == Passes::captured});
+  TrainingState state;
   const std::vector<Batch> batches = make_update();
   for (int update = 0; update < updates; ++update) {
-    optimizer.zero_gradients();
-    const auto nll =
-        accumulate_gradients(*trained.model, batches,
-                             {.compute = compute,
-                              .seed = 5,
-                              .update = update,
-                              .loss_scale = scaler.scale(),
-                              .recorded = passes == Passes::recorded ? &recorded : nullptr});
-    scaler.unscale(optimizer.gradients());
-    const at::Tensor norm = global_norm(gradient_norms(optimizer.gradients()));
-    trained.losses.push_back(nll->item<double>());
-    trained.norms.push_back(norm.item<double>());
-    const bool finite = std::isfinite(trained.norms.back());
-    (void)scaler.update(!finite);
-    if (finite) {
-      clip_gradients(optimizer.gradients(), norm, 0.5);
-      optimizer.step(1e-3);
+    const auto measured = step.measure(batches, update);
+    trained.losses.push_back(measured->sums.loss);
+    trained.norms.push_back(measured->grad_norm);
+    if (step.judge(*measured, {}, state).fate == UpdateFate::applied) {
+      step.apply(*measured, 1e-3);
     }
   }
-  EXPECT_EQ(recorded.fault(), "");
+  EXPECT_EQ(step.graph_fault().value_or(""), "");
   return trained;
 }
 
@@ -209,7 +195,7 @@ TEST_F(CudaModel, ReplayedUpdatesAreEqualBitForBitToLaunchedOnes) {
     for (const auto compute : {at::kFloat, at::kBFloat16}) {
       const ModelConfig config = with_dropout(small_config(variant));
       const Trained launched = train_on(device, config, compute, 6);
-      const Trained replayed = train_on(device, config, compute, 6, Passes::recorded);
+      const Trained replayed = train_on(device, config, compute, 6, Passes::captured);
       EXPECT_EQ(launched.losses, replayed.losses);
       EXPECT_EQ(launched.norms, replayed.norms);
     }

@@ -10,6 +10,7 @@ namespace transnormer {
 namespace {
 
 constexpr std::int64_t kWords = 1000;
+const double kGuessing = std::log(static_cast<double>(kWords));
 const double kGuess = std::log(1000.0);
 
 // The first rise that losses of these updates give, by step from 1 on.
@@ -17,7 +18,7 @@ std::optional<LossRise> first_rise(int updates, const std::function<double(int)>
                                    TrainingState& state) {
   for (int update = 1; update <= updates; ++update) {
     ++state.step;
-    if (const auto rise = judge_loss(loss(static_cast<int>(state.step)), kWords, state)) {
+    if (const auto rise = judge_loss(loss(static_cast<int>(state.step)), kGuessing, state)) {
       return rise;
     }
   }
@@ -86,7 +87,7 @@ TEST(Divergence, ASavedStateIsJudgedOnAsIfItHadNeverStopped) {
   TrainingState state;
   for (int step = 1; step <= 70; ++step) {
     state.step = step;
-    ASSERT_FALSE(judge_loss(loss(step), kWords, state));
+    ASSERT_FALSE(judge_loss(loss(step), kGuessing, state));
   }
   TrainingState read = state_from_json(state_to_json(state), "state.json");
   const auto resumed = first_rise(30, loss, read);
@@ -99,7 +100,7 @@ TEST(Divergence, ASavedStateIsJudgedOnAsIfItHadNeverStopped) {
 TEST(Divergence, AfterARestartTwoWindowsAreNeededAgain) {
   TrainingState state;
   for (state.step = 1; state.step < 99; ++state.step) {
-    (void)judge_loss(3, kWords, state);
+    (void)judge_loss(3, kGuessing, state);
   }
   restart_loss_windows(state);
   EXPECT_FALSE(first_rise(
@@ -110,22 +111,22 @@ TEST(Divergence, AfterARestartTwoWindowsAreNeededAgain) {
 
 TEST(Divergence, IsNearWhileTheLossOfTheLastUpdatesIsHigh) {
   TrainingState state;
-  EXPECT_FALSE(is_loss_high(kWords, state));
+  EXPECT_FALSE(is_loss_high(kGuessing, state));
   const auto go_on = [&state](int updates, double loss) {
     (void)first_rise(
         updates, [loss](int) { return loss; }, state);
   };
   go_on(60, kGuess);
-  EXPECT_FALSE(is_loss_high(kWords, state));
+  EXPECT_FALSE(is_loss_high(kGuessing, state));
   go_on(10, 7 * kGuess);  // half of the 20 of this window
-  EXPECT_TRUE(is_loss_high(kWords, state));
+  EXPECT_TRUE(is_loss_high(kGuessing, state));
   go_on(30, 7 * kGuess);
-  EXPECT_TRUE(is_loss_high(kWords, state));
+  EXPECT_TRUE(is_loss_high(kGuessing, state));
   EXPECT_EQ(state.low_loss_step, 50);
   go_on(1, kGuess);
-  EXPECT_TRUE(is_loss_high(kWords, state));  // as the whole window before
+  EXPECT_TRUE(is_loss_high(kGuessing, state));  // as the whole window before
   go_on(49, kGuess);
-  EXPECT_FALSE(is_loss_high(kWords, state));
+  EXPECT_FALSE(is_loss_high(kGuessing, state));
 }
 
 }  // namespace

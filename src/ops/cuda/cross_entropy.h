@@ -72,8 +72,7 @@ struct CrossEntropyRow {
   float* losses;
   std::int64_t words;
   std::int64_t stride;  // from one row to the next
-  float scale;
-  bool gradient;
+  const float* scale;   // null: no gradient
 
   template <typename Group>
   TRANSNORMER_DEVICE void operator()(const Group& group, std::int64_t row) const {
@@ -96,16 +95,17 @@ struct CrossEntropyRow {
         losses[row] = log_sum - value(x[target]);
       }
     });
-    if (!gradient) {
+    if (scale == nullptr) {
       return;
     }
+    const float factor = *scale;
     group.each([&](int thread) {
       for_packs(group, x, thread, [&](auto& place, std::int64_t first) {
         auto pack = place;
         TRANSNORMER_UNROLL
         for (int j = 0; j < pack.size; ++j) {
           const float p = exponential<T>(value(pack.x[j]) - log_sum);
-          pack.x[j] = rounded<T>((first + j == target ? p - 1.F : p) * scale);
+          pack.x[j] = rounded<T>((first + j == target ? p - 1.F : p) * factor);
         }
         place = pack;
       });
@@ -119,7 +119,7 @@ struct CrossEntropyRow {
       if (thread == 0) {
         losses[row] = 0;
       }
-      if (gradient) {
+      if (scale != nullptr) {
         for_packs(group, x, thread, [](auto& pack, std::int64_t) { pack = {}; });
       }
     });
@@ -147,16 +147,15 @@ inline constexpr int kPackBytes = 16;
 
 template <typename Launcher>
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, std::int64_t stride, float scale, bool gradient) {
+                   std::int64_t words, std::int64_t stride, const float* scale) {
   by_type(logits.type, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     constexpr int kWidth = kPackBytes / sizeof(T);
     const auto launch = [&](auto body) { Launcher::blocks(rows, kCrossEntropyThreads, body); };
     if (stride % kWidth == 0 && reinterpret_cast<std::uintptr_t>(logits.data) % kPackBytes == 0) {
-      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, words, stride, scale,
-                                        gradient});
+      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, words, stride, scale});
     } else {
-      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, words, stride, scale, gradient});
+      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, words, stride, scale});
     }
   });
 }

@@ -71,20 +71,20 @@ void gradient_of_row(T* x, std::int64_t count, float log_sum, std::int64_t targe
 
 template <typename T>
 void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-             std::int64_t words, std::int64_t stride, float scale, bool gradient) {
+             std::int64_t words, std::int64_t stride, const float* scale) {
   for (std::int64_t row = 0; row < rows; ++row, logits += stride) {
     const std::int64_t target = targets[row];
     if (target < 0) {
       losses[row] = 0;
-      for (std::int64_t i = 0; gradient && i < words; i += kLanes) {
+      for (std::int64_t i = 0; scale != nullptr && i < words; i += kLanes) {
         store(logits + i, F{}, words - i);
       }
       continue;
     }
     const float log_sum = log_sum_exp(logits, words);
     losses[row] = log_sum - value(logits + target);
-    if (gradient) {
-      gradient_of_row(logits, words, log_sum, target, scale);
+    if (scale != nullptr) {
+      gradient_of_row(logits, words, log_sum, target, *scale);
     }
   }
 }
@@ -92,10 +92,9 @@ void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t
 }  // namespace
 
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, std::int64_t stride, float scale, bool gradient) {
-  by_type(logits.type, [&](auto* t) {
-    rows_of(as(logits, t), targets, losses, rows, words, stride, scale, gradient);
-  });
+                   std::int64_t words, std::int64_t stride, const float* scale) {
+  by_type(logits.type,
+          [&](auto* t) { rows_of(as(logits, t), targets, losses, rows, words, stride, scale); });
 }
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

@@ -42,7 +42,7 @@ struct GatedRows {
   }
 };
 
-// What a recorded step reads anew whenever it is replayed; in the GPU's memory.
+// What a captured pass reads anew whenever it is replayed; in the GPU's memory.
 struct LiveCounters {
   std::uint64_t update;
   std::uint64_t first_sample;
@@ -207,10 +207,10 @@ struct Kernels {
   void (*block_attention_backward)(const BlockAttention&, In q, In k, In v, In d_out, Out d_q,
                                    Out d_k, Out d_v, double* d_theta);
 
-  // Rows of logits, `stride` elements apart, become scale * d(loss)/d(logits) where `gradient`;
-  // targets below 0 are ignored.
+  // Rows of logits, `stride` elements apart, become *scale * d(loss)/d(logits), unless `scale` is
+  // null; it lies where the logits do. Targets below 0 are ignored.
   void (*cross_entropy)(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                        std::int64_t words, std::int64_t stride, float scale, bool gradient);
+                        std::int64_t words, std::int64_t stride, const float* scale);
 };
 
 // The best of those that this processor runs.

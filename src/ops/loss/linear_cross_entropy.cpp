@@ -38,22 +38,23 @@ std::int64_t slice_rows(std::int64_t words, std::int64_t element_bytes, std::int
   return std::min(steps, kMostSteps) * kSliceStep;
 }
 
-// Writes -log p(target) of a slice to `losses` and, where wanted, puts scale * d(loss)/d(logits)
-// in the place of the logits.
+// Writes -log p(target) of a slice to `losses` and, where there is a scale, puts
+// scale * d(loss)/d(logits) in the place of the logits.
 void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor& losses,
-                   bool with_gradient, double scale) {
+                   const at::Tensor& scale) {
   if (!kernel_serves(logits, &kernels::Kernels::cross_entropy)) {
-    loss_of_slice_by_tensors(logits, targets, losses, with_gradient, scale);
+    loss_of_slice_by_tensors(logits, targets, losses, scale);
     return;
   }
   const std::int64_t words = logits.size(1);
   const std::int64_t stride = row_stride_of(logits);
   const auto* target = targets.const_data_ptr<std::int64_t>();
   auto* loss = losses.mutable_data_ptr<float>();
+  const float* factor = scale.defined() ? scale.const_data_ptr<float>() : nullptr;
   launch(logits, logits.size(0), 1,
          [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
            k.cross_entropy(out(logits, first * stride), target + first, loss + first, last - first,
-                           words, stride, static_cast<float>(scale), with_gradient);
+                           words, stride, factor);
          });
 }
 
@@ -61,6 +62,11 @@ void check_targets(const at::Tensor& targets, std::int64_t words) {
   TORCH_CHECK(
       !targets.is_cpu() || targets.numel() == 0 || (targets.max().item<std::int64_t>() < words),
       "linear_cross_entropy: a target is not below the number of words, ", words);
+}
+
+// The scale as an fp32 scalar where `hidden` lies.
+at::Tensor scale_on(const at::Tensor& hidden, const LinearCrossEntropyOptions& options) {
+  return options.scale.defined() ? options.scale : at::ones({}, hidden.options().dtype(at::kFloat));
 }
 
 struct Pass {
@@ -84,6 +90,7 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
     result.d_hidden = at::empty(input.sizes(), input.options());
   }
   const bool with_gradient = with_d_hidden || d_weight.defined();
+  const at::Tensor scale = with_gradient ? scale_on(hidden, options) : at::Tensor();
   const std::int64_t rows =
       std::min(std::max<std::int64_t>(tokens, 1),
                slice_rows(words, static_cast<std::int64_t>(input.element_size()),
@@ -96,7 +103,7 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
     at::Tensor logits = buffer.narrow(0, 0, last - first);
     at::mm_out(logits, part, shadow.t());
     at::Tensor losses = result.losses.slice(0, first, last);
-    loss_of_slice(logits, wanted.slice(0, first, last), losses, with_gradient, options.scale);
+    loss_of_slice(logits, wanted.slice(0, first, last), losses, scale);
     if (with_gradient && half_by_float(hidden.device(), options.compute)) {
       logits.copy_(product_operand(logits, options.compute));
     }
@@ -131,7 +138,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     context->saved_data["gathers"] = gathers;
     at::Tensor nll = done.losses.sum(at::kDouble);
     context->mark_non_differentiable({nll});
-    return {(nll * options.scale).to(at::kFloat), nll};
+    return {(nll * scale_on(hidden, options)).to(at::kFloat), nll};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {

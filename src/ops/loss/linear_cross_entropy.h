@@ -13,7 +13,9 @@ namespace transnormer::ops {
 
 struct LinearCrossEntropyOptions {
   at::ScalarType compute = at::kFloat;  // type of the products
-  double scale = 1;                     // multiplies the summed loss and its gradients
+  // Multiplies the summed loss and its gradients: an fp32 scalar on the device of `hidden`, read
+  // there and not by the host; undefined: 1.
+  at::Tensor scale = {};
   // For a slice of logits, at most; 0: what suits the device.
   std::int64_t memory_bytes = 0;
   const ShouldStop* should_stop = nullptr;  // asked before each slice

@@ -7,9 +7,9 @@
 namespace transnormer::ops {
 
 // logits: [tokens, words]; targets: [tokens], int64, -1 = ignored; losses: [tokens], fp32, is
-// filled with -log p(target), 0 where ignored. With a gradient, scale * d(loss)/d(logits) takes the
-// place of the logits. Computed in fp32.
+// filled with -log p(target), 0 where ignored. Where there is a scale (fp32, a scalar),
+// scale * d(loss)/d(logits) takes the place of the logits. Computed in fp32.
 void loss_of_slice_by_tensors(at::Tensor& logits, const at::Tensor& targets, at::Tensor& losses,
-                              bool with_gradient, double scale);
+                              const at::Tensor& scale);
 
 }  // namespace transnormer::ops

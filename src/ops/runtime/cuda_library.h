@@ -18,11 +18,11 @@ struct CudaLibrary {
   bool (*linear_attention_fits)(const kernels::LinearAttention&);
   bool (*block_attention_fits)(const kernels::BlockAttention&);
 
-  // Records what body(argument) sends to the GPU, on a stream of its own and without running it.
-  // What it allocates stays with the recording. Throws what the body throws.
-  void* (*record)(void (*body)(void*), void* argument);
-  void (*replay)(void* recording);
-  void (*discard)(void* recording);
+  // Captures in a graph what body(argument) sends to the GPU, on a stream of its own and without
+  // running it. What it allocates stays with the graph. Throws what the body throws.
+  void* (*capture)(void (*body)(void*), void* argument);
+  void (*replay)(void* graph);
+  void (*discard)(void* graph);
 };
 
 // Loads the library that lies beside the executable, or beside its folder (as for the tests).

@@ -213,7 +213,7 @@ Tensors losses(Operands x) {
         (at::arange(50, weight.options().dtype(at::kLong)) * 31 % words).sub_(1);
     LinearCrossEntropyOptions options;
     options.compute = x.type();
-    options.scale = 0.37;
+    options.scale = at::full({}, 0.37, hidden.options().dtype(at::kFloat).requires_grad(false));
     results.push_back(token_losses(hidden, weight, targets, options));
     const at::Tensor loss = linear_cross_entropy(hidden, weight, targets, options).loss;
     results.push_back(torch::autograd::grad({loss}, {hidden})[0]);

@@ -66,7 +66,7 @@ class LossInSlices : public testing::TestWithParam<std::pair<std::int64_t, std::
 
   [[nodiscard]] LinearCrossEntropyOptions options(at::ScalarType compute) const {
     return {.compute = compute,
-            .scale = kScale,
+            .scale = at::scalar_tensor(kScale, at::kFloat),
             .memory_bytes = GetParam().second * words *
                             static_cast<std::int64_t>(compute == at::kBFloat16 ? 2 : 4)};
   }
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LossInSlices,
 TEST(LinearCrossEntropy, AddsToTheGradientOfALeafAndReturnsThatOfAnInnerTensor) {
   const at::Tensor hidden = normal({20, 8}, 1), weight = normal({30, 8}, 2);
   const at::Tensor targets = some_targets(20, 30);
-  const LinearCrossEntropyOptions options{.scale = kScale};
+  const LinearCrossEntropyOptions options{.scale = at::scalar_tensor(kScale, at::kFloat)};
   const Answers expected = reference(hidden, weight, targets);
 
   const at::Tensor direct = leaf(weight);
@@ -193,8 +193,10 @@ TEST(LinearCrossEntropy, AfterAThousandSlicesBfloat16StillHasTheErrorOfOneProduc
   const at::Tensor targets = some_targets(1000, 64);
   const Answers expected = reference(hidden, weight, targets);
   const at::Tensor w = leaf(weight);
-  const CrossEntropy result = linear_cross_entropy(
-      leaf(hidden), w, targets, {.compute = at::kBFloat16, .scale = kScale, .memory_bytes = 1});
+  const CrossEntropy result = linear_cross_entropy(leaf(hidden), w, targets,
+                                                   {.compute = at::kBFloat16,
+                                                    .scale = at::scalar_tensor(kScale, at::kFloat),
+                                                    .memory_bytes = 1});
   result.loss.backward();
   EXPECT_LT(distance(w.grad(), expected.d_weight), 4e-3);
 }

@@ -25,7 +25,7 @@ kernels::Kernels lying_kernels(const std::string& how) {
     };
   } else if (how == "nan") {
     table.cross_entropy = [](Out, const std::int64_t*, float* losses, std::int64_t rows,
-                             std::int64_t, std::int64_t, float, bool) {
+                             std::int64_t, std::int64_t, const float*) {
       for (std::int64_t row = 0; row < rows; ++row) {
         losses[row] = NAN;
       }

@@ -1,3 +1,5 @@
+#include "task/batch_loader.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -5,11 +7,11 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <thread>
 #include <utility>
 
-#include "data/batches.h"
+#include "data/sample_order.h"
+#include "ops/runtime/out_of_memory.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -20,30 +22,28 @@ std::int64_t micro_batches(const BatchLoader::Options& options) {
   return (options.global_batch_size + options.micro_batch_size - 1) / options.micro_batch_size;
 }
 
-double bytes_of_update(const BatchLoader::Options& options, std::int64_t length) {
+double bytes_of_update(const BatchLoader::Options& options, double bytes_per_sample) {
   constexpr double kOverhead = sizeof(Batch) + 64;  // with what the allocator adds
-  const double tokens =
-      static_cast<double>(options.global_batch_size) * static_cast<double>(length);
-  return 2 * sizeof(std::int64_t) * tokens +
+  return static_cast<double>(options.global_batch_size) * bytes_per_sample +
          kOverhead * static_cast<double>(micro_batches(options));
 }
 
 // How many updates are made or held ready while one is in use.
-std::size_t updates_ahead(const BatchLoader::Options& options, std::int64_t length) {
+std::size_t updates_ahead(const BatchLoader::Options& options, double bytes_per_sample) {
   constexpr double kBytes = 256 << 20;  // of all that are ahead, where one does not take more
   constexpr double kMost = 4;
   return static_cast<std::size_t>(
-      std::clamp(kBytes / bytes_of_update(options, length), 1.0, kMost));
+      std::clamp(kBytes / bytes_of_update(options, bytes_per_sample), 1.0, kMost));
 }
 
 }  // namespace
 
 struct BatchLoader::State {
-  State(Samples from, const Options& how)
-      : samples(std::move(from)),
+  State(std::shared_ptr<const Task> from, const Options& how)
+      : task(std::move(from)),
         options(how),
-        ahead(updates_ahead(how, samples.length())),
-        order(samples.count(), how.seed) {}
+        ahead(updates_ahead(how, task->bytes_per_sample())),
+        order(task->samples(), how.seed) {}
 
   // The thread: keeps `ready` filled until it is stopped or fails.
   void run() {
@@ -54,13 +54,13 @@ struct BatchLoader::State {
         ready.push_back(std::move(batches));
         has_batches.notify_one();
       }
-    } catch (const std::bad_alloc&) {
-      fail(std::make_exception_ptr(
-          UserError("train.global_batch_size: no memory for the " +
-                    format_count(options.global_batch_size) + " samples of an update, " +
-                    format_count(samples.length()) + " tokens each; set a smaller one")));
-    } catch (...) {
-      fail(std::current_exception());
+    } catch (const std::exception& error) {
+      fail(ops::is_out_of_memory(error)
+               ? std::make_exception_ptr(UserError(
+                     "train.global_batch_size: no memory for the " +
+                     format_count(options.global_batch_size) + " samples of an update, " +
+                     format_count(task->sample_length()) + " tokens each; set a smaller one"))
+               : std::current_exception());
     }
   }
 
@@ -77,15 +77,14 @@ struct BatchLoader::State {
     batches.reserve(static_cast<std::size_t>(micro_batches(options)));
     const std::int64_t end = (update + 1) * options.global_batch_size;
     for (std::int64_t position = end - options.global_batch_size; position < end && !stopped;) {
-      Batch& batch = batches.emplace_back();
-      batch.first_position = position;
-      const std::int64_t stop = std::min(end, position + options.micro_batch_size);
-      const auto cells = static_cast<std::size_t>((stop - position) * samples.length());
-      batch.inputs.reserve(cells);
-      batch.targets.reserve(cells);
-      for (; position < stop; ++position) {
-        samples.append(order.sample_at(position), batch);
+      const std::int64_t first = position;
+      std::vector<std::int64_t> numbers;
+      numbers.reserve(static_cast<std::size_t>(std::min(end - first, options.micro_batch_size)));
+      for (; position < std::min(end, first + options.micro_batch_size); ++position) {
+        numbers.push_back(order.sample_at(position));
       }
+      const std::int64_t rows = options.equal_rows ? options.micro_batch_size : std::ssize(numbers);
+      batches.push_back(task->make_batch(numbers, first, rows));
     }
     return batches;
   }
@@ -96,7 +95,7 @@ struct BatchLoader::State {
     has_batches.notify_one();
   }
 
-  const Samples samples;
+  const std::shared_ptr<const Task> task;
   const Options options;
   const std::size_t ahead;
   SampleOrder order;
@@ -110,8 +109,8 @@ struct BatchLoader::State {
   std::thread thread;
 };
 
-BatchLoader::BatchLoader(Samples samples, const Options& options)
-    : state_(std::make_unique<State>(std::move(samples), options)) {
+BatchLoader::BatchLoader(std::shared_ptr<const Task> task, const Options& options)
+    : state_(std::make_unique<State>(std::move(task), options)) {
   state_->thread = std::thread([state = state_.get()] { state->run(); });
 }
 
@@ -124,8 +123,9 @@ BatchLoader::~BatchLoader() {
   state_->thread.join();
 }
 
-double BatchLoader::held_bytes(const Options& options, std::int64_t length) {
-  return static_cast<double>(updates_ahead(options, length) + 1) * bytes_of_update(options, length);
+double BatchLoader::held_bytes(const Options& options, double bytes_per_sample) {
+  return static_cast<double>(updates_ahead(options, bytes_per_sample) + 1) *
+         bytes_of_update(options, bytes_per_sample);
 }
 
 std::vector<Batch> BatchLoader::next_update() {

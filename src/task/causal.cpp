@@ -1,0 +1,115 @@
+#include "task/causal.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "eval/evaluate.h"
+#include "ops/loss/linear_cross_entropy.h"
+#include "util/units.h"
+
+namespace transnormer {
+
+CausalTask::CausalTask(const Config& config, PreparedData data)
+    : window_(config.data.tokens_per_sample),
+      context_window_(config.validation.context_window),
+      tokenizer_(data.tokenizer),
+      train_(data.at(Split::train)),
+      valid_(data.find(Split::valid)),
+      samples_(train_.stream, config.data.tokens_per_sample, tokenizer_->first_input()) {}
+
+double CausalTask::bytes_per_sample() const {
+  return 2 * sizeof(std::int64_t) * static_cast<double>(samples_.length());
+}
+
+std::vector<std::int64_t> CausalTask::token_counts() const {
+  return count_tokens(train_.stream, tokenizer_->size());
+}
+
+std::string CausalTask::describe_data() const {
+  return format_count(train_.stream.size()) + " tokens in " + format_count(samples_.count()) +
+         " samples of " + format_count(window_) + " for training" +
+         (valid_ ? ", " + format_count(valid_->stream.size()) + " for validation (" +
+                       format_count(valid_->counts.unknown) + " of them unknown)"
+                 : ", no validation");
+}
+
+Batch CausalTask::make_batch(std::span<const std::int64_t> samples, std::int64_t first_position,
+                             std::int64_t rows) const {
+  const std::int64_t length = samples_.length();
+  Batch batch{.first_position = first_position, .samples = std::ssize(samples)};
+  at::Tensor inputs = at::empty({rows, length}, at::kLong);
+  at::Tensor targets = at::empty({rows, length}, at::kLong);
+  auto* input = inputs.mutable_data_ptr<std::int64_t>();
+  auto* target = targets.mutable_data_ptr<std::int64_t>();
+  for (const std::int64_t sample : samples) {
+    batch.count += samples_.copy(sample, input, target);
+    input += length;
+    target += length;
+  }
+  const std::int64_t masked = (rows - batch.samples) * length;
+  std::fill_n(input, masked, tokenizer_->first_input());
+  std::fill_n(target, masked, kIgnoredTarget);
+  batch.tensors = {{"inputs", inputs}, {"targets", targets}};
+  return batch;
+}
+
+Loss causal_loss(TransNormer& model, const Tensors& batch, const ForwardContext& context,
+                 const at::Tensor& scale) {
+  const at::Tensor hidden = model.forward(batch.at("inputs"), context).flatten(0, 1);
+  const ops::CrossEntropy result = ops::linear_cross_entropy(
+      hidden, model.output_weight(), batch.at("targets").flatten(),
+      {.compute = context.compute, .scale = scale, .should_stop = context.should_stop});
+  return {result.loss, result.nll.view({1})};
+}
+
+Loss CausalTask::loss(TransNormer& model, const Tensors& batch, const ForwardContext& context,
+                      const at::Tensor& scale) const {
+  return causal_loss(model, batch, context, scale);
+}
+
+Report CausalTask::report(const Sums& sums) const {
+  Report report = Task::report(sums);
+  report.figures.emplace_back("perplexity", std::exp(report.loss));
+  return report;
+}
+
+std::optional<double> CausalTask::loss_of_guessing(const TransNormer& model) const {
+  return std::log(static_cast<double>(model.size().vocab_size));
+}
+
+std::string CausalTask::validation_digest() const {
+  return valid_ ? valid_->stream.digest() : "";
+}
+
+std::int64_t CausalTask::validation_size() const {
+  return valid_ ? valid_->stream.size() : 0;
+}
+
+std::optional<Sums> CausalTask::validate(TransNormer& model,
+                                         const ValidationOptions& options) const {
+  EvaluateOptions how;
+  how.window = window_;
+  how.context_window = context_window_;
+  how.batch_size = options.batch_size;
+  how.compute = options.compute;
+  how.first_input = tokenizer_->first_input();
+  how.on_progress = options.on_progress;
+  how.should_stop = options.should_stop;
+  const EvaluateResult result = evaluate(model, valid_->stream, how);
+  return result.complete ? std::optional(Sums{result.nll_sum, result.tokens}) : std::nullopt;
+}
+
+std::unique_ptr<Task> CausalObjective::make_task(const TaskRequest& request) const {
+  PrepareOptions options{.wanted = {Split::train}};
+  if (request.validates) {
+    options.wanted.push_back(Split::valid);
+  }
+  return std::make_unique<CausalTask>(
+      request.config, request.tokenizer ? prepare_data(request.config, request.tokenizer, options)
+                                        : prepare_data(request.config, options));
+}
+
+}  // namespace transnormer

@@ -1,0 +1,75 @@
+// The kinds of tasks, as train.objective names them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/prepare.h"
+#include "task/task.h"
+#include "tokenizer/tokenizer.h"
+
+namespace transnormer {
+
+// What a task is made of.
+struct TaskRequest {
+  const Config& config;
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;  // null: the config's
+  bool validates = false;                                // whether validation data is wanted
+};
+
+// What `eval` asks for.
+struct EvaluationRequest {
+  const Config& trained;  // with which the model was trained
+  const Config& config;   // whose data is read
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const std::vector<std::int64_t>& token_counts;  // of the training data
+  Split split = Split::test;
+  std::string text = {};       // a file, in place of a split
+  bool window_is_set = false;  // data.tokens_per_sample of `config` counts, not that of `trained`
+  std::optional<std::int64_t> context_window = std::nullopt;
+  std::string per_item_file = {};  // where the loss of each item goes; empty: nowhere
+  at::ScalarType compute = at::kFloat;
+};
+
+// What `eval` answers.
+struct Evaluation {
+  struct Row {
+    std::string name;
+    std::string value;
+    std::string meaning;
+  };
+  std::shared_ptr<nlohmann::ordered_json> answer;  // for scripts
+  std::vector<Row> table;                          // for people
+  std::string protocol;
+};
+
+// Reads what a model is evaluated on, then evaluates it.
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  // Nothing where a signal asked to stop on the way.
+  [[nodiscard]] virtual std::optional<Evaluation> evaluate(TransNormer& model) const = 0;
+};
+
+class Objective {
+ public:
+  virtual ~Objective() = default;
+  // Prepares the data. Throws UserError.
+  [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TaskRequest& request) const = 0;
+  // Checks what is asked for and reads the data. The request must outlive the evaluator. Throws
+  // UserError.
+  [[nodiscard]] virtual std::unique_ptr<Evaluator> make_evaluator(
+      const EvaluationRequest& request) const = 0;
+};
+
+// By the name in the config (config/objectives.h).
+[[nodiscard]] const Objective& objective(const std::string& name);
+// Makes it one of those that a config can name.
+void add_objective(const std::string& name, std::unique_ptr<const Objective> objective);
+
+}  // namespace transnormer

@@ -1,0 +1,19 @@
+#include "task/task.h"
+
+namespace transnormer {
+
+Report Task::report(const Sums& sums) const {
+  const auto count = static_cast<double>(sums.count);
+  Report report{.loss = sums.loss / count};
+  const std::vector<std::string> names = metrics();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    report.figures.emplace_back(names[i], sums.metrics[i] / count);
+  }
+  return report;
+}
+
+bool Task::is_better(const Report& first, const Report& second) const {
+  return first.loss < second.loss;
+}
+
+}  // namespace transnormer

@@ -1,0 +1,110 @@
+#include "train/update_step.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/runtime/stop_check.h"
+#include "optim/gradients.h"
+
+namespace transnormer {
+namespace {
+
+// For a GPU the copy runs beside the computation, from pinned memory.
+at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
+  return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
+std::int64_t count_of(const std::vector<Batch>& batches) {
+  std::int64_t sum = 0;
+  for (const Batch& batch : batches) {
+    sum += batch.count;
+  }
+  return sum;
+}
+
+}  // namespace
+
+UpdateStep::UpdateStep(LossFunction loss, TransNormer& model, AdamW& optimizer, LossScaler& scaler,
+                       const Options& options)
+    : model_(model),
+      optimizer_(optimizer),
+      scaler_(scaler),
+      options_(options),
+      pass_(model.parameters(),
+            [&model, loss = std::move(loss)](const Tensors& batch, const ForwardContext& context,
+                                             const at::Tensor& scale) {
+              const Loss made = loss(model, batch, context, scale);
+              made.scaled.backward();
+              return made.sums;
+            }) {}
+
+at::Tensor UpdateStep::run_micro_batch(const Batch& batch, ForwardContext context,
+                                       const at::Tensor& scale) {
+  context.first_sample = batch.first_position;
+  Tensors tensors;
+  for (const auto& [name, tensor] : batch.tensors) {
+    tensors[name] = on_device(tensor, model_.device());
+  }
+  return options_.captures ? pass_.run(tensors, context, scale)
+                           : pass_.launch(tensors, context, scale);
+}
+
+std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>& batches,
+                                                        std::int64_t update,
+                                                        const std::function<bool()>& should_stop) {
+  ForwardContext context;
+  context.compute = options_.compute;
+  context.training = true;
+  context.activation_checkpointing = options_.activation_checkpointing;
+  context.seed = options_.seed;
+  context.update = update;
+  context.should_stop = should_stop ? &should_stop : nullptr;
+
+  Measured measured;
+  measured.sums.count = count_of(batches);
+  const auto divisor = static_cast<double>(std::max<std::int64_t>(measured.sums.count, 1));
+  const at::Tensor scale =
+      on_device(at::scalar_tensor(scaler_.scale() / divisor, at::kFloat), model_.device());
+  optimizer_.zero_gradients();
+  at::Tensor sums;
+  try {
+    for (const Batch& batch : batches) {
+      ops::throw_if_unwanted(context.should_stop);
+      const at::Tensor added = run_micro_batch(batch, context, scale);
+      sums = sums.defined() ? sums + added : added.clone();
+    }
+  } catch (const ops::PassStopped&) {
+    return std::nullopt;
+  }
+  scaler_.unscale(optimizer_.gradients());
+  measured.norms = gradient_norms(optimizer_.gradients());
+  const at::Tensor figures =
+      at::cat({sums, global_norm(measured.norms).view({1})}).to(at::kCPU).contiguous();
+  const auto* figure = figures.const_data_ptr<double>();
+  measured.sums.loss = figure[0];
+  measured.sums.metrics.assign(figure + 1, figure + sums.numel());
+  measured.grad_norm = figure[sums.numel()];
+  return measured;
+}
+
+Verdict UpdateStep::judge(const Measured& measured, const TrainConfig& policy,
+                          TrainingState& state) {
+  return judge_update(measured.sums.loss, measured.grad_norm, policy, scaler_, state);
+}
+
+void UpdateStep::apply(const Measured& measured, double lr) {
+  clip_gradients(optimizer_.gradients(), global_norm(measured.norms), options_.clip_norm);
+  optimizer_.step(lr);
+}
+
+std::optional<std::string> UpdateStep::graph_fault() {
+  if (pass_.fault().empty() || told_fault_) {
+    return std::nullopt;
+  }
+  told_fault_ = true;
+  return pass_.fault();
+}
+
+}  // namespace transnormer

@@ -1,0 +1,77 @@
+// One update of a model: forward and backward over its micro-batches, loss, norms, judgement,
+// clipping, optimizer. What training repeats and what `bench` times; the same code on CPU and CUDA.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "model/graphed_pass.h"
+#include "model/transnormer.h"
+#include "optim/loss_scaler.h"
+#include "optim/optimizer.h"
+#include "task/task.h"
+#include "train/nonfinite.h"
+
+namespace transnormer {
+
+// As Task::loss.
+using LossFunction = std::function<Loss(TransNormer& model, const Tensors& batch,
+                                        const ForwardContext& context, const at::Tensor& scale)>;
+
+class UpdateStep {
+ public:
+  struct Options {
+    at::ScalarType compute = at::kFloat;
+    bool activation_checkpointing = false;
+    std::uint64_t seed = 0;
+    double clip_norm = 0;
+    bool captures = true;  // passes in a CUDA graph, on a GPU
+  };
+  // All must outlive the step.
+  UpdateStep(LossFunction loss, TransNormer& model, AdamW& optimizer, LossScaler& scaler,
+             const Options& options);
+
+  // What an update found; the gradients themselves are with the parameters.
+  struct Measured {
+    Sums sums;
+    double grad_norm = 0;  // before clipping
+    at::Tensor norms;      // of each gradient, fp64
+  };
+
+  // Makes the gradients of update number `update`: of the loss summed over all micro-batches and
+  // divided once by what they count, so that k micro-batches of b give what one of k·b gives. Waits
+  // for the device once. Nothing where should_stop, asked before each micro-batch and on the way,
+  // said so; the gradients are then a part only, weights and optimizer as before.
+  [[nodiscard]] std::optional<Measured> measure(const std::vector<Batch>& batches,
+                                                std::int64_t update,
+                                                const std::function<bool()>& should_stop = {});
+
+  // Whether the update is to be applied; keeps the loss scale and the counts in `state`.
+  [[nodiscard]] Verdict judge(const Measured& measured, const TrainConfig& policy,
+                              TrainingState& state);
+
+  // Clips the gradients and lets the optimizer go one step.
+  void apply(const Measured& measured, double lr);
+
+  // Why passes are not captured in a CUDA graph though there is a GPU; told once, else nothing.
+  [[nodiscard]] std::optional<std::string> graph_fault();
+
+ private:
+  [[nodiscard]] at::Tensor run_micro_batch(const Batch& batch, ForwardContext context,
+                                           const at::Tensor& scale);
+
+  TransNormer& model_;
+  AdamW& optimizer_;
+  LossScaler& scaler_;
+  Options options_;
+  GraphedPass pass_;
+  bool told_fault_ = false;
+};
+
+}  // namespace transnormer
