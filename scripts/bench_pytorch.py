@@ -1,7 +1,7 @@
 """Speed and memory of the program beside the same model in PyTorch, eager and compiled, in one run.
 
-usage: bench_pytorch.py CONFIG [--set KEY=VALUE].. [--lengths A,B] [--batch-size N]
-           [--precision P] [--device D] [--mode train|infer] [--threads N]
+usage: bench_pytorch.py CONFIG [--set KEY=VALUE].. [--lengths A,B] [--batch-size A,B]
+           [--precision P,Q] [--device D] [--mode train|infer|decode] [--threads N]
            [--rounds N] [--repeat N] [--linear-attention auto|quadratic|chunked|both]
            [--compiled | --no-compiled] [--compile-mode MODE] [--transnormer PROGRAM] [--json]
 
@@ -16,10 +16,16 @@ A step of training is forward, mean loss, backward, clipping at norm 1 and AdamW
 dropout. PyTorch has autocast for half precision, fused attention, fused AdamW. Linear attention has
 two forms in PyTorch (scripts/pytorch_model.py): `quadratic` in the length, as in the published code,
 and `chunked`; `auto` takes the one that is faster here at that length.
+
+Decoding is one token a sequence and step, the most likely fed back, after `length` tokens: in PyTorch
+an eager loop with the same states, preallocated caches and weights in the type of the products. By
+default in fp32 and bf16, one sequence and 16; each speed is also given as a multiple of the first
+PyTorch loop's, and the program's products alone beside the reading of a buffer as large as the weights.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -100,11 +106,16 @@ def ask_program(arguments, *words):
     return json.loads(done.stdout)
 
 
+def case_of(request):
+    """What sides that are compared have in common."""
+    return {key: request[key] for key in ("length", "batch_size", "mode", "precision")}
+
+
 class Ours:
     name, linear_attention = PROGRAM, None
 
     def __init__(self, arguments, request):
-        self.arguments = arguments
+        self.arguments, self.case, self.weight_speeds = arguments, case_of(request), []
         self.words = ["bench", str(arguments.config), "--json", "--mode", request["mode"],
                       "--lengths", str(request["length"]), "--batch-size",
                       str(request["batch_size"]), "--precision", request["precision"], "--device",
@@ -112,6 +123,8 @@ class Ours:
 
     def turn(self):
         row, = ask_program(self.arguments, *self.words)["rows"]
+        if row.get("reading_bytes_per_s"):
+            self.weight_speeds.append((row["products_bytes_per_s"], row["reading_bytes_per_s"]))
         return row["tokens_per_s"], row["tokens_per_s_median"], row["peak_memory_bytes"]
 
     def close(self):
@@ -119,7 +132,10 @@ class Ours:
 
 
 class PyTorch:
+    weight_speeds = ()
+
     def __init__(self, request, expected):
+        self.case = case_of(request)
         self.name = "PyTorch compiled" if request["compiled"] else "PyTorch eager"
         self.linear_attention = request["linear_attention"]
         self.request, self.expected, self.worker = request, expected, None
@@ -162,19 +178,29 @@ def measure(sides, rounds, length):
     finally:
         for side in sides:
             side.close()
-    rows = []
+    rows, ours, first = [], {}, None
     for side in sides:
         row = {"side": side.name, "linear_attention": side.linear_attention, "tokens_per_s": None,
                "tokens_per_s_median": None, "peak_memory_bytes": None, "ratio": None,
-               "error": faults.get(side)}
+               "times_first": None, "error": faults.get(side), **side.case}
         if side not in faults:
             bests, medians, peaks = zip(*turns[side])
             row["tokens_per_s"] = max(bests)
             row["tokens_per_s_median"] = statistics.median(medians)
             row["peak_memory_bytes"] = max(peaks)
-            if rows:
-                row["ratio"] = rows[0]["tokens_per_s"] / row["tokens_per_s"]
+            case = tuple(side.case.values())
+            if case in ours:
+                row["ratio"] = ours[case] / row["tokens_per_s"]
+                first = first or row["tokens_per_s"]
+            else:
+                ours[case] = row["tokens_per_s"]
+        for name, speeds in zip(("products_bytes_per_s", "reading_bytes_per_s"),
+                                zip(*side.weight_speeds)):
+            row[name] = max(speeds)
         rows.append(row)
+    for row in rows:
+        if first and row["tokens_per_s"]:
+            row["times_first"] = row["tokens_per_s"] / first
     return rows
 
 
@@ -209,13 +235,13 @@ def compare(arguments):
     """The answer, as --json prints it."""
     config = ask_program(arguments, "config", "show", str(arguments.config), "--json")
     inspected = ask_program(arguments, "inspect", str(arguments.config), "--json")
-    train, model = config["train"], config["model"]
+    train, model, decode = config["train"], config["model"], arguments.mode == "decode"
     micro_batch = train["micro_batch_size"] or train["global_batch_size"]
     request = {
         "model": model, "vocab_size": inspected["vocab_size"], "optimizer": config["optimizer"],
-        "mode": arguments.mode, "precision": arguments.precision or train["precision"],
+        "mode": arguments.mode,
         "device": arguments.device or train["device"], "repeat": arguments.repeat,
-        "batch_size": arguments.batch_size or micro_batch, "compile_mode": arguments.compile_mode,
+        "compile_mode": arguments.compile_mode,
         "threads": train["threads"] or os.cpu_count(),
     }
     if request["device"] == "auto":
@@ -224,18 +250,23 @@ def compare(arguments):
               "threads": request["threads"], "device": request["device"],
               "rounds": arguments.rounds, "repeat": arguments.repeat, "rows": []}
     expected = {tensor["name"]: tensor["shape"] for tensor in inspected["tensors"]}
+    precisions = arguments.precision or (["fp32", "bf16"] if decode else [train["precision"]])
+    batch_sizes = arguments.batch_size or ([1, 16] if decode else [micro_batch])
     for length in arguments.lengths or [config["data"]["tokens_per_sample"]]:
-        request["length"] = length
+        # As `bench` has it: decoding goes on from the length for a few tokens.
+        positions = length + (max(32, length // 16) + 1 if decode else 0)
+        request |= {"length": length, "positions": positions}
         if "position.weight" in expected:  # a learned table has a row a position
-            expected["position.weight"][0] = length
-        sides = [Ours(arguments, request)]
-        for form in linear_attentions(arguments, request):
-            for compiled in [False, True] if arguments.compiled else [False]:
-                sides.append(PyTorch({**request, "compiled": compiled, "linear_attention": form},
-                                     expected))
-        common = {key: request[key] for key in ("length", "batch_size", "mode", "precision")}
-        rows = measure(sides, arguments.rounds, length)
-        answer["rows"] += [{**row, **common} for row in rows]
+            expected["position.weight"][0] = positions
+        sides = []
+        for precision, batch_size in itertools.product(precisions, batch_sizes):
+            request |= {"precision": precision, "batch_size": batch_size}
+            sides.append(Ours(arguments, request))
+            for form in [None] if decode else linear_attentions(arguments, request):
+                for compiled in [False, True] if arguments.compiled and not decode else [False]:
+                    sides.append(PyTorch(
+                        {**request, "compiled": compiled, "linear_attention": form}, expected))
+        answer["rows"] += measure(sides, arguments.rounds, length)
     return answer
 
 
@@ -245,19 +276,27 @@ def memory_words(count):
 
 def show(answer):
     first = answer["rows"][0]
-    print(f"{first['mode']} in {first['precision']} on {answer['device']}, {answer['threads']} "
+    precisions = " and ".join(dict.fromkeys(row["precision"] for row in answer["rows"]))
+    print(f"{first['mode']} in {precisions} on {answer['device']}, {answer['threads']} "
           f"threads, {answer['parameters']:,} parameters; best of {answer['rounds']} rounds in turn")
-    print(f"{'side':<28} {'length':>8} {'batch':>6} {'tokens/s':>12} {'median':>12} "
-          f"{'peak memory':>12} {'ours/side':>10}")
+    print(f"{'side':<28} {'type':>4} {'length':>8} {'batch':>6} {'tokens/s':>12} {'median':>12} "
+          f"{'peak memory':>12} {'ours/side':>10} {'/ PyTorch':>10}")
     for row in answer["rows"]:
         name = row["side"] + (f", {row['linear_attention']}" if row["linear_attention"] else "")
-        start = f"{name:<28} {row['length']:>8,} {row['batch_size']:>6,}"
+        start = f"{name:<28} {row['precision']:>4} {row['length']:>8,} {row['batch_size']:>6,}"
         if row["error"]:
-            print(f"{start} {row['error']} {'-':>10}")
+            print(f"{start} {row['error']} {'-':>10} {'-':>10}")
             continue
-        ratio = f"{row['ratio']:.2f}" if row["ratio"] else ""
+        ratio, times_first = (f"{row[key]:.2f}" if row[key] else ""
+                              for key in ("ratio", "times_first"))
         print(f"{start} {row['tokens_per_s']:>12,.1f} {row['tokens_per_s_median']:>12,.1f} "
-              f"{memory_words(row['peak_memory_bytes']):>12} {ratio:>10}")
+              f"{memory_words(row['peak_memory_bytes']):>12} {ratio:>10} {times_first:>10}")
+    for row in answer["rows"]:
+        if row.get("reading_bytes_per_s"):
+            products, reading = row["products_bytes_per_s"], row["reading_bytes_per_s"]
+            print(f"products alone, {row['precision']}, batch {row['batch_size']}: weights at "
+                  f"{products / 1e9:.1f} GB/s, {products / reading:.0%} of reading "
+                  f"({reading / 1e9:.1f} GB/s)")
 
 
 def positive(text):
@@ -267,20 +306,34 @@ def positive(text):
     return value
 
 
+def positives(text):
+    return [positive(word) for word in text.split(",")]
+
+
+def precisions_of(text):
+    words = text.split(",")
+    if not set(words) <= {"fp32", "bf16", "fp16"}:
+        raise ValueError
+    return words
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("config", type=pathlib.Path, metavar="CONFIG", help="the config file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="set a key of the config, as model.dim=256 (repeatable)")
-    parser.add_argument("--lengths", type=lambda text: [positive(word) for word in text.split(",")],
-                        metavar="A,B", help="tokens a sequence (data.tokens_per_sample unless told)")
-    parser.add_argument("--batch-size", type=positive, metavar="N",
-                        help="sequences a step (the micro-batch of the config unless told)")
-    parser.add_argument("--precision", choices=["fp32", "bf16", "fp16"],
-                        help="type of the matrix products (train.precision unless told)")
+    parser.add_argument("--lengths", type=positives, metavar="A,B",
+                        help="tokens a sequence (data.tokens_per_sample unless told)")
+    parser.add_argument("--batch-size", type=positives, metavar="A,B",
+                        help="sequences a step (the micro-batch of the config unless told; decode: "
+                        "1,16)")
+    parser.add_argument("--precision", type=precisions_of, metavar="P,Q",
+                        help="types of the matrix products: fp32, bf16, fp16 (train.precision unless "
+                        "told; decode: fp32,bf16)")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"],
                         help="where to compute (train.device unless told)")
-    parser.add_argument("--mode", choices=["train", "infer"], default="train", help="what to time")
+    parser.add_argument("--mode", choices=["train", "infer", "decode"], default="train",
+                        help="what to time")
     parser.add_argument("--threads", type=positive, metavar="N", help="as --set train.threads=N")
     parser.add_argument("--rounds", type=positive, default=3, metavar="N",
                         help="turns of each side (3)")

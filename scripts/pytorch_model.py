@@ -86,16 +86,29 @@ class Lrpe(nn.Module):
         self.register_buffer("reflect", F.normalize(torch.randn(head_dim), dim=0))
         positions = torch.arange(length) % period if period else torch.arange(length)
         self.register_buffer("positions", positions.float(), persistent=False)
+        self.kept = None
 
     def forward(self, q, k):
         """q, k: [batch, time, heads, head_dim]."""
-        angle = self.positions[:q.shape[1], None, None] * self.theta
-        cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
+        return self.encoded(q, k, *self.matrices(slice(q.shape[1]), q.dtype))
+
+    def step(self, q, k, position):
+        """One time, by matrices that are made once, for decoding."""
+        if self.kept is None or self.kept[0].dtype != q.dtype:
+            self.kept = self.matrices(slice(None), q.dtype)
+        cos, sin, mirror = self.kept
+        return self.encoded(q, k, cos[position], sin[position], mirror)
+
+    def matrices(self, rows, dtype):
+        angle = self.positions[rows, None, None] * self.theta
         u = self.reflect
         mirror = torch.eye(len(u), device=u.device) - 2 * torch.outer(u, u)
         # The first of all pairs, then the second: the order does not matter to q k^T, and halves are
         # faster than pairs.
-        mirror = torch.cat([mirror[:, 0::2], mirror[:, 1::2]], 1).to(q.dtype)
+        mirror = torch.cat([mirror[:, 0::2], mirror[:, 1::2]], 1)
+        return angle.cos().to(dtype), angle.sin().to(dtype), mirror.to(dtype)
+
+    def encoded(self, q, k, cos, sin, mirror):
         return self.rotated(q @ mirror, cos, sin), self.rotated(k @ mirror, cos, sin)
 
     @staticmethod
@@ -126,16 +139,50 @@ class Attention(nn.Module):
     def features(self, x):
         return x
 
-    def forward(self, x):
+    def projected(self, x):
         q, k, v = (projection(x).unflatten(-1, (self.heads, self.head_dim))
                    for projection in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = self.features(q), self.features(k)
+        return self.features(q), self.features(k), v
+
+    def finished(self, y):
+        # The norm's result is in single precision, the projection may be in half.
+        return self.out_proj(self.output_norm(y.flatten(2)).to(y.dtype))
+
+    def forward(self, x):
+        q, k, v = self.projected(x)
         if self.lrpe is not None:
             q, k = self.lrpe(q, k)
-        return self.out_proj(self.output_norm(self.attend(q, k, v).flatten(2)))
+        return self.finished(self.attend(q, k, v))
+
+    def step(self, x, state, position):
+        """x: [batch, 1, dim], the token at this position; brings the state up to date."""
+        q, k, v = self.projected(x)
+        if self.lrpe is not None:
+            q, k = self.lrpe.step(q, k, position)
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return self.finished(self.attend_step(q, k, v, state, position).transpose(1, 2))
+
+    def cache(self, batch, length, dtype):
+        """For keys and values, [batch, heads, length, head_dim]."""
+        shape = batch, self.heads, length, self.head_dim
+        return [torch.zeros(shape, dtype=dtype, device=self.out_proj.weight.device)
+                for _ in range(2)]
+
+    @staticmethod
+    def remember(k, v, cache, slot):
+        """Keys and values up to the slot, in which the new ones are put."""
+        for new, old in zip((k, v), cache):
+            old[:, :, slot] = new[:, :, 0]
+        return (old[:, :, :slot + 1] for old in cache)
 
 
 class SoftmaxAttention(Attention):
+    def start(self, batch, length, dtype):
+        return self.cache(batch, length, dtype)
+
+    def attend_step(self, q, k, v, state, position):
+        return F.scaled_dot_product_attention(q, *self.remember(k, v, state, position))
+
     def attend(self, q, k, v):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
         return F.scaled_dot_product_attention(
@@ -153,6 +200,15 @@ class DiagAttention(Attention):
         later = torch.ones(self.block, self.block).triu(1).bool()
         self.register_buffer("mask", torch.zeros(self.block, self.block).masked_fill(
             later, -math.inf), persistent=False)
+
+    def start(self, batch, length, dtype):
+        return self.cache(batch, self.block, dtype)
+
+    def attend_step(self, q, k, v, state, position):
+        keys, values = self.remember(k, v, state, position % self.block)
+        if self.score == "softmax":
+            return F.scaled_dot_product_attention(q, keys, values)
+        return F.relu(q @ keys.mT * self.scale) @ values
 
     def attend(self, q, k, v):
         blocks = [cut(x, self.block) for x in (q, k, v)]
@@ -183,6 +239,15 @@ class NormAttention(Attention):
 
     def features(self, x):
         return F.elu(x) + self.shift if self.shift else F.elu(x)
+
+    def start(self, batch, length, dtype):
+        """The sum of k^T v, in single precision."""
+        shape = batch, self.heads, self.head_dim, self.head_dim
+        return torch.zeros(shape, device=self.out_proj.weight.device)
+
+    def attend_step(self, q, k, v, state, position):
+        state.flatten(0, 1).baddbmm_(k.flatten(0, 1).mT.float(), v.flatten(0, 1).float())
+        return (q.float() @ state).to(q.dtype)
 
     def attend(self, q, k, v):
         if q.dtype == torch.float16:  # sums over the tokens would overflow
@@ -231,7 +296,13 @@ class Layer(nn.Module):
         self.compute = compute
 
     def forward(self, x):
-        for part, norm in ((self.attn, self.attn_norm), (self.ffn, self.ffn_norm)):
+        return self.around((self.attn, self.ffn), x)
+
+    def step(self, x, state, position):
+        return self.around((lambda y: self.attn.step(y, state, position), self.ffn), x)
+
+    def around(self, parts, x):
+        for part, norm in zip(parts, (self.attn_norm, self.ffn_norm)):
             # Cast once here; autocast would do it anew for each of the part's matrices.
             if self.pre:
                 x = x + self.dropout(part(norm(x).to(self.compute)))
@@ -270,16 +341,41 @@ class TransNormer(nn.Module):
 
     def forward(self, tokens):
         """tokens: [batch, time] -> logits [batch, time, vocab_size]."""
-        x = self.embed(tokens) * self.scale
-        if self.sinusoidal:
-            x = x + self.sinusoids[:tokens.shape[1]]
-        elif self.position is not None:
-            x = x + self.position.weight[:tokens.shape[1]]
-        if self.embed_norm is not None:
-            x = self.embed_norm(x)
-        x = self.dropout(x)
+        x = self.embedded(tokens, slice(tokens.shape[1]))
         for layer in self.layers:
             x = layer(x)
+        return self.logits(x)
+
+    def start(self, batch, length):
+        """What decoding of up to `length` tokens remembers, before the first."""
+        return [layer.attn.start(batch, length, self.compute) for layer in self.layers]
+
+    def step(self, tokens, states, position):
+        """tokens: [batch, 1], those at this position -> logits [batch, 1, vocab_size]. Weights of
+        products are of type self.compute (to_compute())."""
+        x = self.embedded(tokens, slice(position, position + 1))
+        for layer, state in zip(self.layers, states):
+            x = layer.step(x, state, position)
+        return self.logits(x)
+
+    def to_compute(self):
+        """Weights of products in their type, so that none is cast anew for each token."""
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                module.to(self.compute)
+        return self
+
+    def embedded(self, tokens, positions):
+        x = self.embed(tokens).float() * self.scale
+        if self.sinusoidal:
+            x = x + self.sinusoids[positions]
+        elif self.position is not None:
+            x = x + self.position.weight[positions]
+        if self.embed_norm is not None:
+            x = self.embed_norm(x)
+        return self.dropout(x)
+
+    def logits(self, x):
         if self.final_norm is not None:
             x = self.final_norm(x)
         return F.linear(x.to(self.compute), (self.output or self.embed).weight)

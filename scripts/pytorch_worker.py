@@ -56,18 +56,25 @@ class Side:
     def __init__(self, request):
         torch.manual_seed(1)
         torch.set_num_threads(request["threads"])
-        self.device, self.train = request["device"], request["mode"] == "train"
+        self.device, self.mode = request["device"], request["mode"]
         self.compute = {"fp32": torch.float32, "bf16": torch.bfloat16,
                         "fp16": torch.float16}[request["precision"]]
         shape = request["batch_size"], request["length"]
         with torch.device(self.device):
             self.model = pytorch_model.TransNormer(
-                request["model"], request["vocab_size"], request["length"],
+                request["model"], request["vocab_size"], request["positions"],
                 request["linear_attention"], self.compute)
             self.inputs = torch.randint(request["vocab_size"], shape)
             self.targets = torch.randint(request["vocab_size"], shape)
-        self.model.train(self.train)
+        self.model.train(self.mode == "train")
         self.tokens = self.inputs.numel()
+        self.most_steps = request["positions"] - request["length"] or None
+        if self.mode == "decode":
+            self.tokens = request["batch_size"]
+            self.states = self.model.to_compute().start(self.tokens, request["positions"])
+            for self.position in range(request["length"]):
+                self.next = self.inputs[:, self.position, None]
+                self.decode()
         settings = request["optimizer"]
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=settings["lr"], betas=tuple(settings["betas"]),
@@ -81,8 +88,23 @@ class Side:
         half = self.compute != torch.float32
         return torch.autocast(self.device, self.compute if half else None, enabled=half)
 
+    def begin(self):
+        """Decoding goes on after the context again, whatever came behind it."""
+        if self.mode == "decode":
+            self.next = self.inputs[:, -1:]
+            self.position = self.inputs.shape[1]
+
+    def decode(self):
+        with torch.inference_mode():
+            logits = self.model.step(self.next, self.states, self.position)
+            self.next = logits.argmax(-1)
+        self.position += 1
+
     def step(self):
-        if not self.train:
+        if self.mode == "decode":
+            self.decode()
+            return
+        if self.mode == "infer":
             with torch.no_grad(), self.autocast():
                 self.loss(self.inputs, self.targets, reduction="none")
             return
@@ -96,6 +118,7 @@ class Side:
         self.scaler.update()
 
     def seconds(self, steps):
+        self.begin()
         self.synchronize()
         began = time.perf_counter()
         for _ in range(steps):
@@ -131,7 +154,8 @@ class Side:
     def warm_up(self):
         """Compiles where that is asked for; says how many steps a repeat takes."""
         self.seconds(1)
-        return max(1, round(LEAST_REPEAT_SECONDS / self.seconds(1)))
+        steps = max(1, round(LEAST_REPEAT_SECONDS / self.seconds(1)))
+        return min(steps, self.most_steps) if self.most_steps else steps
 
 
 def attention_seconds(request):

@@ -1,19 +1,30 @@
-# transnormer_layer(NAME SOURCES .. DEPENDS .. [TORCH]): one layer of src/ as a static library.
-# DEPENDS names what lies below it, so that the linker and tests/layers_test.py agree on the arrows.
-# TORCH gives it LibTorch and the shared precompiled header.
+# transnormer_layer(NAME SOURCES .. [ALWAYS ..] DEPENDS .. [TORCH]): one layer of src/ as a static
+# library. DEPENDS names what lies below it, so that the linker and tests/layers_test.py agree on the
+# arrows. TORCH gives it LibTorch and the shared precompiled header.
+# ALWAYS names sources that nothing refers to, since they add what they hold to a registry before
+# main(): the linker takes from a static library only what is referred to, so whatever links the layer
+# links their object files themselves.
 function(transnormer_layer name)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;ALWAYS;DEPENDS" ${ARGN})
   if(NOT arg_SOURCES)
     add_library(transnormer_${name} INTERFACE)
     return()
   endif()
   add_library(transnormer_${name} STATIC ${arg_SOURCES})
-  target_include_directories(transnormer_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
-  target_link_libraries(transnormer_${name} PUBLIC ${arg_DEPENDS} PRIVATE transnormer::compiler)
-  set_target_properties(transnormer_${name} PROPERTIES CXX_EXTENSIONS OFF)
-  if(arg_TORCH)
-    transnormer_use_torch(transnormer_${name} PUBLIC)
+  set(targets transnormer_${name})
+  if(arg_ALWAYS)
+    add_library(transnormer_${name}_always OBJECT ${arg_ALWAYS})
+    target_link_libraries(transnormer_${name} INTERFACE $<TARGET_OBJECTS:transnormer_${name}_always>)
+    list(APPEND targets transnormer_${name}_always)
   endif()
+  foreach(target IN LISTS targets)
+    target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${target} PUBLIC ${arg_DEPENDS} PRIVATE transnormer::compiler)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+    if(arg_TORCH)
+      transnormer_use_torch(${target} PUBLIC)
+    endif()
+  endforeach()
 endfunction()
 
 # Links LibTorch and reuses the header that is compiled once, in src/.

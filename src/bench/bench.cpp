@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "bench/decode_workload.h"
 #include "bench/workload.h"
 #include "ops/weights/compute_type.h"
 #include "util/memory.h"
@@ -96,6 +97,12 @@ BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options)
   figures.tokens_per_s_median = median(speeds);
   figures.peak_memory_bytes = memory.bytes();
   figures.gflops = figures.tokens_per_s * workload->flops_per_step_token() * 1e-9;
+  if (options.mode == BenchMode::decode && options.device.is_cpu()) {
+    const WeightSpeed speed =
+        measure_weight_speed(workload->model(), bench_case.batch_size, options.compute);
+    figures.products_bytes_per_s = speed.products;
+    figures.reading_bytes_per_s = speed.reading;
+  }
   return figures;
 }
 

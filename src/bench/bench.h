@@ -39,6 +39,10 @@ struct BenchFigures {
   double tokens_per_s_median = 0;      // of the repeats
   std::int64_t peak_memory_bytes = 0;  // CPU: of the whole process; CUDA: of the allocator
   double gflops = 0;                   // at tokens_per_s, by flops_per_token()
+  // Of decoding on a CPU, else 0: bytes a second of the weights, by products of the batch's rows
+  // alone, and by reading a buffer as large.
+  double products_bytes_per_s = 0;
+  double reading_bytes_per_s = 0;
 };
 
 // Throws UserError, with the memory it would take, where the case cannot fit on the device.

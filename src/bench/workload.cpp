@@ -2,17 +2,17 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "bench/decode_workload.h"
 #include "model/flops.h"
 #include "model/footprint.h"
 #include "model/weights.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "optim/loss_scaler.h"
-#include "optim/optimizer.h"
+#include "optim/registry.h"
 #include "task/causal.h"
 #include "train/update_step.h"
 #include "util/error.h"
@@ -20,14 +20,6 @@
 
 namespace transnormer {
 namespace {
-
-constexpr std::int64_t kDecodeChunk = 512;  // tokens a pass while the context is read
-constexpr std::int64_t kLeastDecodeSteps = 32;
-
-// Few beside the length, so that decoding is measured at that length.
-std::int64_t most_decode_steps(std::int64_t length) {
-  return std::max(kLeastDecodeSteps, length / 16);
-}
 
 // A lower bound, so that what could work is never refused.
 double least_memory(const BenchCase& bench_case, const BenchOptions& options,
@@ -96,10 +88,10 @@ class TrainWorkload final : public ModelWorkload {
  public:
   TrainWorkload(const BenchCase& bench_case, const BenchOptions& options)
       : ModelWorkload(bench_case, options),
-        optimizer_(named_tensors(*model_), options.optimizer),
+        optimizer_(make_optimizer(named_tensors(*model_), options.optimizer)),
         scaler_(options.compute == at::kHalf),
         lr_(options.optimizer.lr),
-        update_(causal_loss, *model_, optimizer_, scaler_,
+        update_(causal_loss, *model_, *optimizer_, scaler_,
                 {.compute = options.compute,
                  .activation_checkpointing = options.activation_checkpointing,
                  .clip_norm = kBenchClipNorm}),
@@ -119,7 +111,7 @@ class TrainWorkload final : public ModelWorkload {
   [[nodiscard]] double flops_per_step_token() const override { return flops().train(); }
 
  private:
-  AdamW optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
   double lr_;
   UpdateStep update_;
@@ -148,39 +140,6 @@ class InferWorkload final : public ModelWorkload {
   at::Tensor losses_;
 };
 
-class DecodeWorkload final : public ModelWorkload {
- public:
-  DecodeWorkload(const BenchCase& bench_case, const BenchOptions& options)
-      : ModelWorkload(bench_case, options) {}
-
-  void begin_repeat() override {
-    const at::NoGradGuard no_grad;
-    state_ = model_->make_state(batch_);
-    for (std::int64_t read = 0; read < length_; read += kDecodeChunk) {
-      (void)model_->forward(random_tokens(std::min(kDecodeChunk, length_ - read)), context_,
-                            &state_);
-    }
-    next_ = random_tokens(1);
-    step();  // a cache that is just full grows now, at the cost of all its tokens
-  }
-
-  void step() override {
-    const at::NoGradGuard no_grad;
-    const at::Tensor hidden = model_->forward(next_, context_, &state_);
-    next_ = model_->logits(hidden, context_).argmax(-1);
-  }
-  [[nodiscard]] std::int64_t most_steps_per_repeat() const override {
-    return most_decode_steps(length_);
-  }
-  [[nodiscard]] std::int64_t position() const override { return state_.position; }
-  [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_; }
-  [[nodiscard]] double flops_per_step_token() const override { return flops().forward(); }
-
- private:
-  ModelState state_;
-  at::Tensor next_;
-};
-
 }  // namespace
 
 void require_memory(const BenchCase& bench_case, const BenchOptions& options) {
@@ -202,7 +161,7 @@ std::unique_ptr<Workload> make_workload(const BenchCase& bench_case, const Bench
     case BenchMode::infer:
       return std::make_unique<InferWorkload>(bench_case, options);
     case BenchMode::decode:
-      return std::make_unique<DecodeWorkload>(bench_case, options);
+      return make_decode_workload(bench_case, options, bench_size(bench_case, options));
   }
   return nullptr;
 }

@@ -29,7 +29,7 @@ fs::path choose_of_run(const fs::path& run_dir) {
   if (steps.empty()) {
     throw UserError(run_dir.string() + ": this run has no checkpoint yet");
   }
-  return checkpoints / checkpoint_name(best_checkpoint(checkpoints).value_or(steps.back()));
+  return checkpoints / checkpoint_name(best_checkpoint(checkpoints, steps).value_or(steps.back()));
 }
 
 fs::path locate(const fs::path& path) {
@@ -55,8 +55,10 @@ fs::path locate(const fs::path& path) {
 class Place {
  public:
   explicit Place(fs::path path) : path_(std::move(path)), found_(look()) {}
-  // Not removed, nor replaced by another, as a training does with checkpoints.
-  [[nodiscard]] bool is_still_there() const { return found_ && look() == found_; }
+  // Not removed, nor replaced by another, as a training does with checkpoints; a link leads where
+  // it did.
+  [[nodiscard]] bool is_as_found() const { return look() == found_; }
+  [[nodiscard]] bool is_still_there() const { return found_ && is_as_found(); }
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
@@ -103,12 +105,15 @@ void check_agreement(const fs::path& path, const Manifest& manifest, const Train
 Checkpoint Checkpoint::open(const fs::path& path) {
   constexpr int kMostChoices = 20;
   for (int choice = 1;; ++choice) {
-    const fs::path chosen = resolve_path(locate(path));
-    const Place place(chosen);
+    const Place given(path);
+    std::optional<Place> chosen;
     try {
-      return Checkpoint(chosen);
+      const fs::path resolved = resolve_path(locate(path));
+      chosen.emplace(resolved);
+      return Checkpoint(resolved);
     } catch (const UserError&) {
-      if (choice == kMostChoices || place.is_still_there()) {
+      const bool is_unchanged = given.is_as_found() && (!chosen || chosen->is_still_there());
+      if (choice == kMostChoices || is_unchanged) {
         throw;
       }
     }
@@ -158,7 +163,11 @@ void Checkpoint::load_into(TransNormer& model) const {
   read_safetensors(files_.at(kModelFile), named_tensors(model));
 }
 
-void Checkpoint::load_into(AdamW& optimizer) const {
+LoadReport Checkpoint::load_common_into(TransNormer& model) const {
+  return load_by_name(files_.at(kModelFile), named_tensors(model));
+}
+
+void Checkpoint::load_into(Optimizer& optimizer) const {
   read_safetensors(files_.at(kOptimizerFile), optimizer.named_state());
   optimizer.set_updates(state_.optimizer_updates);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/load_by_name.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/training_state.h"
 #include "config/config.h"
@@ -38,8 +39,13 @@ class Checkpoint {
 
   // A model with the saved weights.
   [[nodiscard]] std::shared_ptr<TransNormer> load_model(at::Device device) const;
+  // Every tensor by its name. Throws UserError where model or optimizer are not like the saved
+  // ones, naming what is missing here or there.
   void load_into(TransNormer& model) const;
-  void load_into(AdamW& optimizer) const;
+  void load_into(Optimizer& optimizer) const;
+  // What a model that need not be alike has in common with the saved one; the rest of it stays as
+  // it is.
+  LoadReport load_common_into(TransNormer& model) const;
 
  private:
   // Of a directory that holds a manifest.

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "util/error.h"
 #include "util/file.h"
@@ -37,6 +38,18 @@ std::optional<std::int64_t> best_step_in(const fs::path& checkpoint) {
   } catch (const std::exception&) {
     return std::nullopt;
   }
+}
+
+std::vector<std::int64_t> whole_among(const std::vector<fs::path>& entries) {
+  std::vector<std::int64_t> steps;
+  for (const fs::path& path : entries) {
+    const auto step = checkpoint_step(path.filename().string());
+    if (step && is_whole_checkpoint(path)) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
 }
 
 }  // namespace
@@ -111,15 +124,15 @@ bool is_whole_checkpoint(const fs::path& directory) {
 }
 
 std::vector<std::int64_t> whole_checkpoints(const fs::path& checkpoints) {
-  std::vector<std::int64_t> steps;
-  for (const fs::path& path : entries_of(checkpoints)) {
-    const auto step = checkpoint_step(path.filename().string());
-    if (step && is_whole_checkpoint(path)) {
-      steps.push_back(*step);
+  std::optional<std::vector<fs::path>> seen;
+  for (;;) {
+    std::vector<fs::path> entries = entries_of(checkpoints);
+    std::vector<std::int64_t> steps = whole_among(entries);
+    if (!steps.empty() || entries == seen) {
+      return steps;
     }
+    seen = std::move(entries);
   }
-  std::sort(steps.begin(), steps.end());
-  return steps;
 }
 
 std::optional<std::int64_t> linked_step(const fs::path& link) {
@@ -128,11 +141,8 @@ std::optional<std::int64_t> linked_step(const fs::path& link) {
   return error ? std::nullopt : checkpoint_step(target.string());
 }
 
-std::optional<std::int64_t> best_checkpoint(const fs::path& checkpoints) {
-  const std::vector<std::int64_t> steps = whole_checkpoints(checkpoints);
-  if (steps.empty()) {
-    return std::nullopt;
-  }
+std::optional<std::int64_t> best_checkpoint(const fs::path& checkpoints,
+                                            const std::vector<std::int64_t>& steps) {
   const auto is_there = [&steps](std::optional<std::int64_t> step) {
     return step && std::binary_search(steps.begin(), steps.end(), *step);
   };

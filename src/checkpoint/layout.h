@@ -44,14 +44,18 @@ inline constexpr std::array kTokenizerFiles{"tokenizer.txt", "tokenizer.model"};
 // These throw UserError where the answer cannot be read: then nothing must be taken as absent. A
 // manifest that is a link to itself counts as there, so that it shows as damaged.
 [[nodiscard]] bool is_whole_checkpoint(const std::filesystem::path& directory);
-// Steps of the whole checkpoints in `checkpoints`, ascending; none where it does not exist.
+// Steps of the whole checkpoints in `checkpoints`, ascending; none where it does not exist. A
+// training that makes and removes them meanwhile never leaves a reader without any: that there is
+// none is believed only when a second look at the directory finds the same entries.
 [[nodiscard]] std::vector<std::int64_t> whole_checkpoints(const std::filesystem::path& checkpoints);
 
 // The step that a link (`latest`, `best`) names, if it is there and names a checkpoint beside it.
 [[nodiscard]] std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
 
-// The whole checkpoint with the best validation loss, as the newest one's state tells it; where
-// that one is no longer there, the one that the link `best` leads to. Nothing where neither is.
-[[nodiscard]] std::optional<std::int64_t> best_checkpoint(const std::filesystem::path& checkpoints);
+// Of the whole checkpoints of these steps (at least one) the one with the best validation loss, as
+// the newest one's state tells it; where that one is no longer there, the one that the link `best`
+// leads to. Nothing where neither is.
+[[nodiscard]] std::optional<std::int64_t> best_checkpoint(const std::filesystem::path& checkpoints,
+                                                          const std::vector<std::int64_t>& steps);
 
 }  // namespace transnormer

@@ -57,7 +57,7 @@ struct Verdict {
   std::string unreadable = {};
 };
 
-Verdict verify(const fs::path& path, const ManifestFile& expected) {
+Verdict open_file(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
@@ -68,13 +68,21 @@ Verdict verify(const fs::path& path, const ManifestFile& expected) {
     return {.damage = path.string() + ": damaged: not a file"};
   }
   try {
-    const InputFile file(path);
+    return {.sound = InputFile(path)};
+  } catch (const UserError& fault) {
+    return {.unreadable = fault.what()};
+  }
+}
+
+Verdict verify(const InputFile& file, const ManifestFile& expected) {
+  const std::string name = file.path().string();
+  try {
     if (file.size() != expected.size) {
-      return {.damage = path.string() + ": damaged: " + std::to_string(file.size()) +
+      return {.damage = name + ": damaged: " + std::to_string(file.size()) +
                         " bytes long, the manifest says " + std::to_string(expected.size)};
     }
     if (sha256(file) != expected.sha256) {
-      return {.damage = path.string() + ": damaged: its SHA-256 is not the manifest's"};
+      return {.damage = name + ": damaged: its SHA-256 is not the manifest's"};
     }
     return {.sound = file};
   } catch (const UserError& fault) {
@@ -154,9 +162,21 @@ std::map<std::string, InputFile> open_verified(const fs::path& checkpoint, const
   std::vector<std::pair<std::string, ManifestFile>> files(manifest.files.begin(),
                                                           manifest.files.end());
   std::vector<Verdict> verdicts(files.size());
+  // At once, before the long work begins in which a training may remove the checkpoint.
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (wanted.contains(files[i].first)) {
+      verdicts[i] = open_file(checkpoint / files[i].first);
+    }
+  }
   for_each_index(files.size(), kFilesAtOnce, [&](std::size_t i) {
-    verdicts[i] = verify(checkpoint / files[i].first, files[i].second);
-    if (!wanted.contains(files[i].first)) {
+    const bool is_wanted = wanted.contains(files[i].first);
+    if (!is_wanted) {
+      verdicts[i] = open_file(checkpoint / files[i].first);
+    }
+    if (verdicts[i].sound) {
+      verdicts[i] = verify(*verdicts[i].sound, files[i].second);
+    }
+    if (!is_wanted) {
       verdicts[i].sound.reset();  // no more files open than are needed
     }
   });

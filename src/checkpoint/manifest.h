@@ -48,8 +48,9 @@ struct Manifest {
 // this program, UserError where it cannot be read.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& checkpoint);
 
-// Compares size and SHA-256 of every file, several files at once. Returns those of `wanted`, open:
-// what is read from them is what was verified, whatever becomes of the checkpoint. Throws
+// Opens the files of `wanted`, then compares size and SHA-256 of every file, several at once.
+// Returns those of `wanted`, open: what is read from them is what was verified, whatever becomes of
+// the checkpoint meanwhile. Throws
 // DamagedCheckpointError that names every file that is missing or differs; UserError where one
 // cannot be read.
 [[nodiscard]] std::map<std::string, InputFile> open_verified(

@@ -36,27 +36,25 @@ bool is_own_directory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, none));
 }
 
-std::set<std::string> files_of(const fs::path& checkpoint) {
-  std::set<std::string> names{kManifestFile, kModelFile,  kOptimizerFile,
-                              kStateFile,    kConfigFile, kUnigramFile};
-  names.insert(kTokenizerFiles.begin(), kTokenizerFiles.end());
+// What a checkpoint consists of, by its manifest and by what every checkpoint has.
+struct Contents {
+  std::set<std::string> files;
+  bool is_newer = false;  // than this program
+};
+
+Contents contents_of(const fs::path& checkpoint) {
+  Contents contents{
+      .files = {kManifestFile, kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile}};
+  contents.files.insert(kTokenizerFiles.begin(), kTokenizerFiles.end());
   try {
     for (const auto& [name, file] : read_manifest(checkpoint).files) {
-      names.insert(name);
+      contents.files.insert(name);
     }
-  } catch (const UserError&) {  // none yet, or damaged
-  }
-  return names;
-}
-
-bool is_newer(const fs::path& checkpoint) {
-  try {
-    (void)read_manifest(checkpoint);
   } catch (const NewerFormatError&) {
-    return true;
-  } catch (const UserError&) {  // damaged, perhaps; old all the same
+    contents.is_newer = true;
+  } catch (const UserError&) {  // none yet, or damaged; old all the same
   }
-  return false;
+  return contents;
 }
 
 // "NAME" of "NAME.tmp.17" or "NAME.tmp.17.2", what a writer that was killed leaves; else all.
@@ -76,6 +74,30 @@ std::string_view without_mark(std::string_view name) {
 // directory stays as it is.
 bool rename_directory(const fs::path& from, const fs::path& to) {
   return ::rename(from.c_str(), to.c_str()) == 0;
+}
+
+// As remove_checkpoint_files(), where the names of the program's files are known.
+bool remove_files(const fs::path& directory, const std::set<std::string>& names,
+                  const fs::path& heir) {
+  if (is_link(directory)) {  // what it leads to stands elsewhere, and is no business of ours
+    unlink_entry(directory);
+    return true;
+  }
+  for (const fs::path& path : entries_of(directory)) {
+    const std::string name = path.filename().string();
+    if (!is_own_directory(path) && names.contains(std::string(without_mark(name)))) {
+      unlink_entry(path);
+    } else if (!heir.empty() && !has_entry(heir / name)) {
+      ::rename(path.c_str(), (heir / name).c_str());
+    }
+  }
+  if (::rmdir(directory.c_str()) == 0 || errno == ENOENT) {
+    return true;
+  }
+  if (errno != ENOTEMPTY && errno != EEXIST) {
+    fail(directory);
+  }
+  return false;
 }
 
 void remove_temporary(const fs::path& temporary, const fs::path& name) {
@@ -110,38 +132,20 @@ bool is_temporary_link(const fs::path& path) {
 }  // namespace
 
 bool remove_checkpoint_files(const fs::path& directory, const fs::path& heir) {
-  if (is_link(directory)) {  // what it leads to stands elsewhere, and is no business of ours
-    unlink_entry(directory);
-    return true;
-  }
-  const std::set<std::string> names = files_of(directory);
-  for (const fs::path& path : entries_of(directory)) {
-    const std::string name = path.filename().string();
-    if (!is_own_directory(path) && names.contains(std::string(without_mark(name)))) {
-      unlink_entry(path);
-    } else if (!heir.empty() && !has_entry(heir / name)) {
-      ::rename(path.c_str(), (heir / name).c_str());
-    }
-  }
-  if (::rmdir(directory.c_str()) == 0 || errno == ENOENT) {
-    return true;
-  }
-  if (errno != ENOTEMPTY && errno != EEXIST) {
-    fail(directory);
-  }
-  return false;
+  return remove_files(directory, contents_of(directory).files, heir);
 }
 
 void remove_checkpoint(const fs::path& checkpoints, std::int64_t step) {
   const fs::path name = checkpoints / checkpoint_name(step);
   const fs::path temporary = checkpoints / temporary_name(step);
-  if (is_newer(name)) {
+  const Contents contents = contents_of(name);
+  if (contents.is_newer) {
     throw WriteError(name.string() + ": is not removed: a newer transnormer wrote it");
   }
   if (!rename_directory(name, temporary)) {
     fail(name);
   }
-  if (!remove_checkpoint_files(temporary)) {
+  if (!remove_files(temporary, contents.files, {})) {
     rename_directory(temporary, name);
     throw WriteError(name.string() +
                      ": is removed but for files that are not the program's, which stay there");

@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -51,12 +54,6 @@ std::vector<TensorEntry> lay_out(const std::vector<NamedTensor>& tensors) {
   return entries;
 }
 
-std::string shape_text(at::IntArrayRef shape) {
-  std::ostringstream text;
-  text << shape;
-  return text.str();
-}
-
 void check_fits(const TensorEntry& entry, const NamedTensor& wanted, const std::string& file) {
   if (at::IntArrayRef(entry.shape) != wanted.tensor.sizes()) {
     throw UserError(file + ": tensor " + entry.name + " has the shape " + shape_text(entry.shape) +
@@ -75,12 +72,33 @@ void read_tensor(const InputFile& file, std::size_t begin, const at::Tensor& ten
   const bool as_stored = tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == type;
   const at::Tensor stored = as_stored ? tensor : at::empty(tensor.sizes(), at::dtype(type));
   file.read_at(static_cast<std::int64_t>(begin), stored.data_ptr(), stored.nbytes());
-  if (!as_stored) {
+  if (as_stored) {
+    torch::autograd::impl::bump_version(tensor);  // writing through a pointer does not
+  } else {
     tensor.copy_(stored);
   }
 }
 
+// "tensor a", "tensors a, b and 7 more".
+std::string name_some(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 5;
+  std::string text = names.size() > 1 ? "tensors " : "tensor ";
+  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i) {
+    text += (i > 0 ? ", " : "") + names[i];
+  }
+  if (names.size() > kMost) {
+    text += " and " + std::to_string(names.size() - kMost) + " more";
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::ostringstream text;
+  text << shape;
+  return text.str();
+}
 
 std::string write_safetensors(const std::filesystem::path& path,
                               const std::vector<NamedTensor>& tensors) {
@@ -103,6 +121,31 @@ std::string write_safetensors(const std::filesystem::path& path,
 }
 
 void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors) {
+  std::set<std::string> saved;
+  for (const TensorInfo& tensor : list_safetensors(file)) {
+    saved.insert(tensor.name);
+  }
+  std::vector<std::string> missing;
+  for (const NamedTensor& wanted : tensors) {
+    if (saved.erase(wanted.name) == 0) {
+      missing.push_back(wanted.name);
+    }
+  }
+  std::string fault;
+  if (!missing.empty()) {
+    fault = name_some(missing) + (missing.size() > 1 ? " are missing" : " is missing");
+  }
+  if (!saved.empty()) {
+    fault += (fault.empty() ? "" : "; ") + name_some({saved.begin(), saved.end()}) +
+             (saved.size() > 1 ? " have" : " has") + " no place here";
+  }
+  if (!fault.empty()) {
+    throw UserError(file.path().string() + ": " + fault);
+  }
+  read_named_safetensors(file, tensors);
+}
+
+void read_named_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors) {
   const c10::NoGradGuard no_gradients;
   const std::string name = file.path().string();
   const TensorTable table = read_tensor_table(file);
@@ -111,17 +154,7 @@ void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& ten
     by_name[entry.name] = &entry;
   }
   for (const NamedTensor& wanted : tensors) {
-    const auto found = by_name.find(wanted.name);
-    if (found == by_name.end()) {
-      throw UserError(name + ": tensor " + wanted.name + " is missing");
-    }
-    check_fits(*found->second, wanted, name);
-  }
-  if (by_name.size() > tensors.size()) {
-    for (const NamedTensor& wanted : tensors) {
-      by_name.erase(wanted.name);
-    }
-    throw UserError(name + ": tensor " + by_name.begin()->first + " has no place in this model");
+    check_fits(*by_name.at(wanted.name), wanted, name);
   }
   for (const NamedTensor& wanted : tensors) {
     const TensorEntry& entry = *by_name.at(wanted.name);

@@ -18,9 +18,17 @@ namespace transnormer {
 std::string write_safetensors(const std::filesystem::path& path,
                               const std::vector<NamedTensor>& tensors);
 
-// Copies the file's tensors into `tensors`, which must match it name by name and shape by shape.
-// Throws UserError that names the first difference.
+// Copies the file's tensors into `tensors`, which must have the same names, in any order, and the
+// same shapes. Throws UserError that names the tensors that one of them lacks, or the first of
+// another shape; nothing is changed then.
 void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors);
+
+// The same of a file that holds these tensors, and perhaps others. Throws std::out_of_range where
+// it does not.
+void read_named_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors);
+
+// "[2, 3]".
+[[nodiscard]] std::string shape_text(at::IntArrayRef shape);
 
 struct TensorInfo {
   std::string name;

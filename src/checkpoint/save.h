@@ -18,7 +18,7 @@ namespace transnormer {
 struct CheckpointContent {
   const Config& config;
   const TransNormer& model;
-  const AdamW& optimizer;
+  const Optimizer& optimizer;
   const TrainingState& state;
   const Tokenizer& tokenizer;
   const std::vector<std::int64_t>& unigram_counts;

@@ -11,22 +11,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Optional: earlier versions did not write it.
 enum class Presence { required, optional };
 
 // Every field once, for writing and reading alike.
 template <typename State, typename Visitor>
 void visit_fields(State& state, Visitor&& visit) {
-  visit("step", state.step);
-  visit("tokens", state.tokens);
-  visit("optimizer_updates", state.optimizer_updates);
+  visit("step", state.step, Presence::required);
+  visit("tokens", state.tokens, Presence::required);
+  visit("optimizer_updates", state.optimizer_updates, Presence::required);
   visit("loss_scale", state.loss_scale);
   visit("scale_growth_count", state.scale_growth_count);
   visit("skipped_updates", state.skipped_updates);
   visit("consecutive_skips", state.consecutive_skips);
   visit("validated_step", state.validated_step);
   visit("best_valid_loss", state.best_valid_loss);
-  visit("best_valid_figures", state.best_valid_figures, Presence::optional);
+  visit("best_valid_figures", state.best_valid_figures);
   visit("best_step", state.best_step);
   visit("validations_without_gain", state.validations_without_gain);
   visit("finished", state.finished);
@@ -34,18 +33,18 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("elapsed_s", state.elapsed_s);
   visit("loss_sum", state.loss_sum);
   visit("loss_tokens", state.loss_tokens);
-  visit("metric_sums", state.metric_sums, Presence::optional);
-  visit("window_loss_sum", state.window_loss_sum, Presence::optional);
-  visit("window_updates", state.window_updates, Presence::optional);
-  visit("former_window_loss", state.former_window_loss, Presence::optional);
-  visit("low_loss_step", state.low_loss_step, Presence::optional);
+  visit("metric_sums", state.metric_sums);
+  visit("window_loss_sum", state.window_loss_sum);
+  visit("window_updates", state.window_updates);
+  visit("former_window_loss", state.former_window_loss);
+  visit("low_loss_step", state.low_loss_step);
   visit("gradient_moments", state.gradient_moments);
   visit("threads", state.threads);
   visit("device", state.device);
   visit("build", state.build);
-  visit("train_data_digest", state.train_data_digest);
-  visit("valid_data_digest", state.valid_data_digest, Presence::optional);
-  visit("validation_context_window", state.validation_context_window, Presence::optional);
+  visit("train_data_digest", state.train_data_digest, Presence::required);
+  visit("valid_data_digest", state.valid_data_digest);
+  visit("validation_context_window", state.validation_context_window);
   visit("tokenizer_digest", state.tokenizer_digest);
 }
 
@@ -120,13 +119,13 @@ void read_value(const Json& json, std::map<std::string, double>& values) {
 
 void read_value(const Json& json, std::map<std::string, RunningMoments>& groups);
 
+// Leaves the value as it is where the key is missing.
 template <typename Value>
 void read_key(const Json& json, const char* key, Value& value) {
   const auto found = json.find(key);
-  if (found == json.end()) {
-    throw WrongType{};
+  if (found != json.end()) {
+    read_value(*found, value);
   }
-  read_value(*found, value);
 }
 
 void read_value(const Json& json, std::map<std::string, RunningMoments>& groups) {
@@ -134,11 +133,30 @@ void read_value(const Json& json, std::map<std::string, RunningMoments>& groups)
     throw WrongType{};
   }
   for (const auto& [group, moments] : json.items()) {
+    if (!moments.is_object()) {
+      throw WrongType{};
+    }
     RunningMoments& read = groups[group];
     read_key(moments, "count", read.count);
     read_key(moments, "mean", read.mean);
     read_key(moments, "m2", read.m2);
   }
+}
+
+// A count says nothing without its sum, nor a sum without its count: both get their defaults.
+void reset_what_is_halved(const Json& json, TrainingState& state) {
+  const TrainingState none;
+  const auto reset = [&](const char* count, std::int64_t TrainingState::*count_field,
+                         const char* sum, double TrainingState::*sum_field) {
+    if (!json.contains(count) || !json.contains(sum)) {
+      state.*count_field = none.*count_field;
+      state.*sum_field = none.*sum_field;
+    }
+  };
+  reset("best_step", &TrainingState::best_step, "best_valid_loss", &TrainingState::best_valid_loss);
+  reset("loss_tokens", &TrainingState::loss_tokens, "loss_sum", &TrainingState::loss_sum);
+  reset("window_updates", &TrainingState::window_updates, "window_loss_sum",
+        &TrainingState::window_loss_sum);
 }
 
 }  // namespace
@@ -159,7 +177,7 @@ double RunningMoments::relative_std() const {
 
 std::string state_to_json(const TrainingState& state) {
   Json json = Json::object();
-  visit_fields(state, [&](const char* key, const auto& value, Presence = Presence::required) {
+  visit_fields(state, [&](const char* key, const auto& value, Presence = Presence::optional) {
     json[key] = write_value(value);
   });
   return json.dump(2) + '\n';
@@ -171,16 +189,17 @@ TrainingState state_from_json(const std::string& json, const std::string& name) 
     throw DamagedCheckpointError(name + ": not the state of a training");
   }
   TrainingState state;
-  visit_fields(state, [&](const char* key, auto& value, Presence presence = Presence::required) {
-    if (presence == Presence::optional && !parsed.contains(key)) {
-      return;
+  visit_fields(state, [&](const char* key, auto& value, Presence presence = Presence::optional) {
+    if (presence == Presence::required && !parsed.contains(key)) {
+      throw DamagedCheckpointError(name + ": \"" + key + "\" is missing");
     }
     try {
       read_key(parsed, key, value);
     } catch (const WrongType&) {
-      throw DamagedCheckpointError(name + ": \"" + key + "\" is missing or has a wrong type");
+      throw DamagedCheckpointError(name + ": \"" + key + "\" has a wrong type");
     }
   });
+  reset_what_is_halved(parsed, state);
   return state;
 }
 

@@ -56,10 +56,13 @@ struct TrainingState {
 };
 
 // Numbers come back bit for bit; what is not finite is written as null and read as not-a-number.
-// Fields that checkpoints of earlier versions lack get their defaults.
 [[nodiscard]] std::string state_to_json(const TrainingState& state);
-// `name` stands in messages. Throws DamagedCheckpointError for what is missing or of a
-// wrong type.
+// A field that is missing gets its default, so that checkpoints of versions before it can be read;
+// of a count and its sum (best_step and best_valid_loss too) one alone counts as missing. Required
+// are those without which going on would be wrong in silence: `step` (the place in the data),
+// `tokens` (which the manifest repeats), `optimizer_updates` (the bias correction) and
+// `train_data_digest` (that the data are the same). `name` stands in messages. Throws
+// DamagedCheckpointError for what is required and missing, and for what is of a wrong type.
 [[nodiscard]] TrainingState state_from_json(const std::string& json, const std::string& name);
 
 }  // namespace transnormer

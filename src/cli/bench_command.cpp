@@ -64,8 +64,8 @@ std::string own_name(const ModelConfig& model) {
   if (model.variant != ModelVariant::custom) {
     return transnormer::to_string(model.variant);
   }
-  const std::string early = attention_name(model.early);
-  const std::string late = attention_name(model.late);
+  const std::string early = model.early.name();
+  const std::string late = model.late.name();
   return early == late ? early : early + "/" + late;
 }
 
@@ -81,17 +81,16 @@ ModelConfig model_with(const std::string& name, const BenchRequest& request, con
     }
   }
   std::string known = "t1, t2, transformer";
-  for (const AttentionConfig& settings : attention_defaults()) {
-    if (name == attention_name(settings)) {
-      ModelConfig model = config.model;
-      model.variant = ModelVariant::custom;
-      const AttentionConfig& chosen = model.early.index() == settings.index()  ? model.early
-                                      : model.late.index() == settings.index() ? model.late
-                                                                               : settings;
-      model.early = model.late = AttentionConfig(chosen);
-      return model;
-    }
-    known += std::string(", ") + attention_name(settings);
+  if (attentions().find(name) != nullptr) {
+    ModelConfig model = config.model;
+    model.variant = ModelVariant::custom;
+    AttentionConfig chosen = model.early.name() == name ? model.early : model.late;
+    chosen.select(name);
+    model.early = model.late = chosen;
+    return model;
+  }
+  for (const char* attention : attentions().names()) {
+    known += std::string(", ") + attention;
   }
   throw UserError("--attentions names \"" + name + "\"; known are " + known);
 }
@@ -151,6 +150,10 @@ nlohmann::ordered_json to_json(const BenchRow& row, const BenchPlan& plan) {
   json["peak_memory_bytes"] = row.figures.peak_memory_bytes;
   json["gflops"] = row.figures.gflops;
   json["peak_share"] = row.peak_share;
+  if (plan.options.mode == BenchMode::decode) {
+    json["products_bytes_per_s"] = row.figures.products_bytes_per_s;
+    json["reading_bytes_per_s"] = row.figures.reading_bytes_per_s;
+  }
   return json;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <variant>
 
 #include "config/names.h"
 #include "config/variant.h"

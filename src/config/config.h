@@ -3,12 +3,11 @@
 // schema and the documentation follow from there.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "config/union.h"
 #include "util/log_level.h"
 
 namespace transnormer {
@@ -22,29 +21,10 @@ enum class PositionKind { sinusoidal, learned, none };
 enum class ScoreKind { softmax, relu };
 enum class FeatureMap { elu1, elu };
 
-// Attention inside non-overlapping blocks.
-struct DiagAttentionConfig {
-  ScoreKind score = ScoreKind::softmax;
-  std::int64_t block = 64;
-  NormKind output_norm = NormKind::none;
-  bool operator==(const DiagAttentionConfig&) const = default;
-};
-
-// Linear attention without a denominator, its output normalised.
-struct NormAttentionConfig {
-  FeatureMap kernel = FeatureMap::elu1;
-  NormKind output_norm = NormKind::srms;
-  bool operator==(const NormAttentionConfig&) const = default;
-};
-
-// Scaled dot-product attention over the whole sequence.
-struct SoftmaxAttentionConfig {
-  bool operator==(const SoftmaxAttentionConfig&) const = default;
-};
-
-// A union told apart by the key `attention`: "diag", "norm", "softmax".
-using AttentionConfig =
-    std::variant<DiagAttentionConfig, NormAttentionConfig, SoftmaxAttentionConfig>;
+// Told apart by the key `attention`; model/attention/ has their settings.
+using AttentionConfig = UnionOf<&attentions>;
+// Told apart by the key `name`; optim/ has their settings.
+using OptimizerRule = UnionOf<&optimizers>;
 
 struct ModelConfig {
   ModelVariant variant = ModelVariant::t2;
@@ -55,8 +35,8 @@ struct ModelConfig {
   std::int64_t ffn_dim = 0;
   Activation ffn_activation = Activation::silu;
   std::int64_t early_layers = -1;
-  AttentionConfig early = DiagAttentionConfig{};
-  AttentionConfig late = NormAttentionConfig{};
+  AttentionConfig early = "diag";
+  AttentionConfig late = "norm";
   NormKind norm = NormKind::srms;
   double norm_eps = 1e-6;
   NormPlacement norm_placement = NormPlacement::pre;
@@ -110,13 +90,9 @@ struct TokenizerConfig {
   bool operator==(const TokenizerConfig&) const = default;
 };
 
-enum class OptimizerKind { adamw };
-
 struct OptimizerConfig {
-  OptimizerKind name = OptimizerKind::adamw;
+  OptimizerRule rule = "adamw";  // its settings stand beside the others, which any optimizer has
   double lr = 5e-4;
-  std::array<double, 2> betas{0.9, 0.98};
-  double eps = 1e-8;
   double weight_decay = 0.01;
   double clip_norm = 0;
   bool operator==(const OptimizerConfig&) const = default;

@@ -15,46 +15,12 @@ namespace {
 
 using enum OnResume;
 
-// Sizes that a tensor can have, and counts that a run can reach. Whether the memory suffices is
-// judged where it is known.
-constexpr std::int64_t kMaxSize = 2147483647;
-constexpr std::int64_t kMaxCount = 1'000'000'000'000'000;
-
-constexpr NumberRange kProbability{.min = 0, .max = 1, .max_open = true};
-constexpr NumberRange kAboveZero{.min = 0, .min_open = true};
-
-template <class E, std::size_t N>
-void choice(FieldVisitor& visitor, const Field& field, E& value,
-            const std::array<Named<E>, N>& names) {
-  Choice spelled{
-      .names = {}, .current = 0, .select = [&](std::size_t i) { value = names[i].value; }};
-  for (std::size_t i = 0; i < N; ++i) {
-    spelled.names.push_back(names[i].name);
-    if (names[i].value == value) {
-      spelled.current = i;
-    }
-  }
-  visitor.choice(field, spelled);
+void attention(FieldVisitor& v, const Field& field, AttentionConfig& value) {
+  v.section(field, [&] { v.alternatives({"attention", field.help}, value); });
 }
-
-void settings(DiagAttentionConfig& a, FieldVisitor& v) {
-  choice(v, {"score", "How scores become weights: softmax, or ReLU without a sum (ReLA)"}, a.score,
-         kScoreNames);
-  v.integer({"block", "Length of the non-overlapping blocks", refuse, "tokens"}, a.block,
-            {1, kMaxSize});
-  choice(v, {"output_norm", "Norm of the merged heads"}, a.output_norm, kOutputNormNames);
-}
-
-void settings(NormAttentionConfig& a, FieldVisitor& v) {
-  choice(v, {"kernel", "Feature map of queries and keys: 1 + elu, or elu"}, a.kernel,
-         kFeatureMapNames);
-  choice(v, {"output_norm", "Norm of the merged heads"}, a.output_norm, kOutputNormNames);
-}
-
-void settings(SoftmaxAttentionConfig&, FieldVisitor&) {}
 
 void model_fields(ModelConfig& m, FieldVisitor& v) {
-  choice(
+  visit_choice(
       v,
       {"variant",
        "A published model, which fixes early, late, norm, ffn, ffn_dim, ffn_activation, lrpe and "
@@ -63,22 +29,24 @@ void model_fields(ModelConfig& m, FieldVisitor& v) {
   v.integer({"layers", "Number of layers"}, m.layers, {1, kMaxSize});
   v.integer({"dim", "Width of the model"}, m.dim, {1, kMaxSize});
   v.integer({"heads", "Attention heads; must divide dim"}, m.heads, {1, kMaxSize});
-  choice(v, {"ffn", "Feed-forward part: gated linear unit, or two plain layers"}, m.ffn, kFfnNames);
+  visit_choice(v, {"ffn", "Feed-forward part: gated linear unit, or two plain layers"}, m.ffn,
+               kFfnNames);
   v.integer({"ffn_dim", "Width inside the feed-forward part; 0: int(8/3 dim), mlp 4 dim"},
             m.ffn_dim, {0, kMaxSize});
-  choice(v, {"ffn_activation", "Activation of the feed-forward part"}, m.ffn_activation,
-         kActivationNames);
+  visit_choice(v, {"ffn_activation", "Activation of the feed-forward part"}, m.ffn_activation,
+               kActivationNames);
   v.integer(
       {"early_layers", "How many layers, from the first, use `early`; -1: half, rounded down"},
       m.early_layers, {-1, kMaxSize});
-  v.attention({"early", "Attention of the early layers"}, m.early);
-  v.attention({"late", "Attention of the other layers"}, m.late);
-  choice(v, {"norm", "Norm of the layers: SimpleRMSNorm, RMSNorm, LayerNorm"}, m.norm, kNormNames);
+  attention(v, {"early", "Attention of the early layers"}, m.early);
+  attention(v, {"late", "Attention of the other layers"}, m.late);
+  visit_choice(v, {"norm", "Norm of the layers: SimpleRMSNorm, RMSNorm, LayerNorm"}, m.norm,
+               kNormNames);
   v.number({"norm_eps", "Added to what a norm divides by"}, m.norm_eps,
            {.min = 0, .max = 1, .min_open = true});
-  choice(v, {"norm_placement", "Norm before or after each part of a layer"}, m.norm_placement,
-         kNormPlacementNames);
-  choice(v, {"position", "Positions added to the embeddings"}, m.position, kPositionNames);
+  visit_choice(v, {"norm_placement", "Norm before or after each part of a layer"}, m.norm_placement,
+               kNormPlacementNames);
+  visit_choice(v, {"position", "Positions added to the embeddings"}, m.position, kPositionNames);
   v.flag({"lrpe", "Learned rotary positions inside the attention"}, m.lrpe);
   v.number({"dropout", "Share dropped of embeddings, attention and feed-forward output"}, m.dropout,
            kProbability);
@@ -99,15 +67,15 @@ void data_fields(DataConfig& d, FieldVisitor& v) {
          d.cache_dir, TextKind::directory);
   v.integer({"tokens_per_sample", "Length of a training sample", refuse, "tokens"},
             d.tokens_per_sample, {1, kMaxSize});
-  choice(v, {"sample_break", "Where samples may end; none: they run across lines"}, d.sample_break,
-         kSampleBreakNames);
-  choice(v, {"line_end", "What stands for a line end: the end token, or nothing"}, d.line_end,
-         kLineEndNames);
+  visit_choice(v, {"sample_break", "Where samples may end; none: they run across lines"},
+               d.sample_break, kSampleBreakNames);
+  visit_choice(v, {"line_end", "What stands for a line end: the end token, or nothing"}, d.line_end,
+               kLineEndNames);
   v.flag({"strip_cr", "Drops carriage returns that stand before line feeds"}, d.strip_cr);
 }
 
 void tokenizer_fields(TokenizerConfig& t, FieldVisitor& v) {
-  choice(v, {"type", "Kind of tokenizer to make or load"}, t.type, kTokenizerNames);
+  visit_choice(v, {"type", "Kind of tokenizer to make or load"}, t.type, kTokenizerNames);
   v.text({"path",
           "A dictionary (fairseq's format) or a sentencepiece model; empty: made from data.train"},
          t.path, TextKind::file);
@@ -118,7 +86,8 @@ void tokenizer_fields(TokenizerConfig& t, FieldVisitor& v) {
             {1, kMaxCount});
   v.integer({"pad_to_multiple", "word: unused entries fill the dictionary up to a multiple"},
             t.pad_to_multiple, {1, 1 << 20});
-  choice(v, {"model_type", "sentencepiece: kind of model"}, t.model_type, kSentencePieceNames);
+  visit_choice(v, {"model_type", "sentencepiece: kind of model"}, t.model_type,
+               kSentencePieceNames);
   v.flag({"byte_fallback", "sentencepiece: unknown characters are spelled in bytes"},
          t.byte_fallback);
   v.integer({"sample_lines", "sentencepiece: lines to learn from; 0: all", refuse, "lines"},
@@ -126,12 +95,8 @@ void tokenizer_fields(TokenizerConfig& t, FieldVisitor& v) {
 }
 
 void optimizer_fields(OptimizerConfig& o, FieldVisitor& v) {
-  choice(v, {"name", "Optimizer", warn}, o.name, kOptimizerNames);
+  v.alternatives({"name", "Optimizer"}, o.rule);
   v.number({"lr", "Peak learning rate", warn}, o.lr, {.min = 0, .max = 1000});
-  v.number_pair({"betas", "Decay of the running means of gradient and square", warn}, o.betas,
-                kProbability);
-  v.number({"eps", "Added to the root of the second moment, after bias correction", warn}, o.eps,
-           {.min = 0, .max = 1, .min_open = true});
   v.number({"weight_decay", "Decoupled weight decay", warn}, o.weight_decay,
            {.min = 0, .max = 1000});
   v.number({"clip_norm", "Largest global norm of the gradient; 0: no clipping", warn}, o.clip_norm,
@@ -139,7 +104,7 @@ void optimizer_fields(OptimizerConfig& o, FieldVisitor& v) {
 }
 
 void schedule_fields(ScheduleConfig& s, FieldVisitor& v) {
-  choice(v, {"name", "Learning rate after the warm-up", warn}, s.name, kScheduleNames);
+  visit_choice(v, {"name", "Learning rate after the warm-up", warn}, s.name, kScheduleNames);
   v.integer({"warmup_steps", "Length of the linear warm-up", warn, "updates"}, s.warmup_steps,
             {0, kMaxCount});
   v.number({"warmup_init_lr", "Learning rate at the start of the warm-up", warn}, s.warmup_init_lr,
@@ -174,16 +139,16 @@ void train_fields(TrainConfig& t, FieldVisitor& v) {
              "sequences"},
             t.micro_batch_size, {0, kMaxSize});
   objective(v, t.objective);
-  choice(v, {"precision", "Type of the matrix products; weights stay fp32", warn}, t.precision,
-         kPrecisionNames);
-  choice(v, {"device", "Where to compute; auto: cuda if there is one", warn}, t.device,
-         kDeviceNames);
+  visit_choice(v, {"precision", "Type of the matrix products; weights stay fp32", warn},
+               t.precision, kPrecisionNames);
+  visit_choice(v, {"device", "Where to compute; auto: cuda if there is one", warn}, t.device,
+               kDeviceNames);
   v.integer({"seed", "Seed of initial weights, order and dropout"}, t.seed, {});
   v.integer({"threads", "Threads on the CPU; 0: one for each processor that is allowed", warn},
             t.threads, {0, 4096});
   v.flag({"deterministic", "The same bits in every run, on CUDA too", warn}, t.deterministic);
-  choice(v, {"nonfinite", "After a loss or gradient that is not finite", silent}, t.nonfinite,
-         kNonfiniteNames);
+  visit_choice(v, {"nonfinite", "After a loss or gradient that is not finite", silent}, t.nonfinite,
+               kNonfiniteNames);
   v.integer({"nonfinite_limit", "Skipped updates in a row that end training", silent, "updates"},
             t.nonfinite_limit, {1, kMaxCount});
   v.flag(
@@ -222,13 +187,14 @@ void log_fields(LogConfig& c, FieldVisitor& v) {
       {"grad_histograms_every", "Updates between gradient histograms; 0: none", silent, "updates"},
       c.grad_histograms_every, {0, kMaxCount});
   v.flag({"tensorboard", "Writes TensorBoard files", silent}, c.tensorboard);
-  choice(v, {"level", "Least level of the messages shown; train.log has info and above", silent},
-         c.level, kLogLevelNames);
+  visit_choice(v,
+               {"level", "Least level of the messages shown; train.log has info and above", silent},
+               c.level, kLogLevelNames);
 }
 
 void distributed_fields(DistributedConfig& c, FieldVisitor& v) {
-  choice(v, {"backend", "Library of the collectives; auto: by device", silent}, c.backend,
-         kBackendNames);
+  visit_choice(v, {"backend", "Library of the collectives; auto: by device", silent}, c.backend,
+               kBackendNames);
   v.number({"timeout_s", "Longest wait for another rank", silent, "seconds"}, c.timeout_s,
            {.min = 0, .max = 1e9, .min_open = true});
   v.number({"bucket_mb", "Gradients sent at once", silent, "MB"}, c.bucket_mb,
@@ -266,23 +232,6 @@ void visit_fields(Config& config, FieldVisitor& visitor) {
   visitor.section({"log", "What is reported"}, [&] { log_fields(config.log, visitor); });
   visitor.section({"distributed", "Several processes"},
                   [&] { distributed_fields(config.distributed, visitor); });
-}
-
-void visit_settings(AttentionConfig& value, FieldVisitor& visitor) {
-  std::visit([&](auto& alternative) { settings(alternative, visitor); }, value);
-}
-
-std::vector<AttentionConfig> attention_defaults() {
-  return {DiagAttentionConfig{}, NormAttentionConfig{}, SoftmaxAttentionConfig{}};
-}
-
-const char* attention_help(const AttentionConfig& value) {
-  static constexpr std::array kHelp{
-      "Attention inside non-overlapping blocks (DiagAttention)",
-      "Linear attention without a denominator, its output normalised (NormAttention)",
-      "Scaled dot-product attention over the whole sequence"};
-  static_assert(kHelp.size() == std::variant_size_v<AttentionConfig>);
-  return kHelp[value.index()];
 }
 
 bool contains(const NumberRange& range, double value) {

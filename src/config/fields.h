@@ -15,6 +15,7 @@
 
 #include "config/config.h"
 #include "config/load.h"
+#include "config/names.h"
 
 namespace transnormer {
 
@@ -61,22 +62,35 @@ class FieldVisitor {
   virtual void text(const Field& field, std::string& value, TextKind kind) = 0;
   virtual void paths(const Field& field, std::vector<std::string>& value) = 0;
   virtual void choice(const Field& field, const Choice& value) = 0;
-  // A union told apart by the key `attention`; visit_settings visits the present alternative.
-  virtual void attention(const Field& field, AttentionConfig& value) = 0;
+  // A union told apart by the key `tag`; its settings stand beside that key in the same section.
+  virtual void alternatives(const Field& tag, UnionValue& value) = 0;
   // `body` visits the fields inside.
   virtual void section(const Field& field, const std::function<void()>& body) = 0;
 };
 
+// A field that is an enum, spelled as in its table of names.
+template <class E, std::size_t N>
+void visit_choice(FieldVisitor& visitor, const Field& field, E& value,
+                  const std::array<Named<E>, N>& names) {
+  Choice spelled{
+      .names = {}, .current = 0, .select = [&](std::size_t i) { value = names[i].value; }};
+  for (std::size_t i = 0; i < N; ++i) {
+    spelled.names.push_back(names[i].name);
+    if (names[i].value == value) {
+      spelled.current = i;
+    }
+  }
+  visitor.choice(field, spelled);
+}
+
+// Sizes that a tensor can have, and counts that a run can reach. Whether the memory suffices is
+// judged where it is known.
+inline constexpr std::int64_t kMaxSize = 2147483647;
+inline constexpr std::int64_t kMaxCount = 1'000'000'000'000'000;
+inline constexpr NumberRange kProbability{.min = 0, .max = 1, .max_open = true};
+
 // Visits every key in declared order.
 void visit_fields(Config& config, FieldVisitor& visitor);
-
-// The settings of the attention that `value` holds, without the key `attention` itself. What a
-// resume may do is declared beside the union.
-void visit_settings(AttentionConfig& value, FieldVisitor& visitor);
-
-// Each attention with its default settings, in the order of kAttentionNames, and a line of help.
-[[nodiscard]] std::vector<AttentionConfig> attention_defaults();
-[[nodiscard]] const char* attention_help(const AttentionConfig& value);
 
 // False for what is not finite, too.
 [[nodiscard]] bool contains(const NumberRange& range, double value);

@@ -6,7 +6,6 @@
 
 #include "config/fields.h"
 #include "config/json_tree.h"
-#include "config/names.h"
 
 namespace transnormer {
 namespace {
@@ -41,37 +40,34 @@ class Lister : public FieldVisitor {
     body();
     prefix_ = outer;
   }
-  void attention(const Field& field, AttentionConfig& value) override {
-    const std::string outer = std::exchange(prefix_, prefix_ + field.key + ".");
-    on_resume_ = field.on_resume;
-    add({"attention", field.help, field.on_resume}, attention_name(value),
-        describe(std::vector<const char*>(kAttentionNames.begin(), kAttentionNames.end())));
-    for (AttentionConfig alternative : attention_defaults()) {
-      if (alternative.index() == value.index()) {
-        alternative = value;
-      } else if (!all_alternatives_) {
+  void alternatives(const Field& tag, UnionValue& value) override {
+    add(tag, value.name(), describe(value.alternatives().names()));
+    const std::string outer = alternative_;
+    for (const auto& alternative : value.alternatives().all()) {
+      if (!all_alternatives_ && alternative->name != value.name()) {
         continue;
       }
-      alternative_ = attention_name(alternative);
-      visit_settings(alternative, *this);
+      if (value.alternatives().all().size() > 1) {
+        alternative_ = alternative->name;
+      }
+      UnionValue shown = value;
+      shown.select(alternative->name);
+      shown.visit(*this);
     }
-    alternative_.clear();
-    on_resume_.reset();
-    prefix_ = outer;
+    alternative_ = outer;
   }
 
  private:
   template <class T>
   void add(const Field& field, const T& value, std::string expected) {
     rows_.push_back({prefix_ + field.key, nlohmann::json(value).dump(), std::move(expected),
-                     field.unit, field.help, alternative_, on_resume_.value_or(field.on_resume)});
+                     field.unit, field.help, alternative_, field.on_resume});
   }
 
   bool all_alternatives_;
   std::vector<FieldRow> rows_;
   std::string prefix_;
   std::string alternative_;
-  std::optional<OnResume> on_resume_;  // of the union that is being visited
 };
 
 std::vector<FieldRow> rows_of(Config config, bool all_alternatives) {
@@ -157,9 +153,18 @@ std::vector<FieldRow> list_fields(const Config& config) {
   return rows_of(config, false);
 }
 
-const std::vector<FieldRow>& list_all_fields() {
-  static const std::vector<FieldRow> rows = rows_of(Config{}, true);
-  return rows;
+std::vector<FieldRow> list_all_fields() {
+  return rows_of(Config{}, true);
+}
+
+std::vector<std::string> setting_keys(UnionValue value) {
+  Lister lister(false);
+  value.visit(lister);
+  std::vector<std::string> keys;
+  for (FieldRow& row : lister.take()) {
+    keys.push_back(std::move(row.key));
+  }
+  return keys;
 }
 
 std::string config_reference() {
@@ -228,8 +233,8 @@ std::vector<std::string> keys_named(std::string word) {
 }
 
 std::string describe_unknown_key(const std::string& section, const std::string& key,
-                                 const AttentionConfig* settings) {
-  const std::vector<FieldRow>& all = list_all_fields();
+                                 const UnionValue* chosen) {
+  const std::vector<FieldRow> all = list_all_fields();
   std::vector<FieldRow> rows = all;
   std::string what = join(section, printable(key, key.empty())) + ": unknown key";
   for (const FieldRow& row : all) {
@@ -237,17 +242,17 @@ std::string describe_unknown_key(const std::string& section, const std::string& 
       return what + "; expected it nested, as \"" + key.substr(0, key.find('.')) + "\": {..}";
     }
   }
-  if (settings != nullptr) {
-    const std::string name = attention_name(*settings);
-    what += " for the attention \"" + name + "\"";
+  const bool one_of_several = chosen != nullptr && chosen->alternatives().all().size() > 1;
+  if (one_of_several) {
+    what += " for the " + chosen->alternatives().noun() + " \"" + chosen->name() + "\"";
     std::erase_if(rows, [&](const FieldRow& row) {
-      return !row.alternative.empty() && row.alternative != name;
+      return !row.alternative.empty() && row.alternative != chosen->name();
     });
   }
   const std::vector<std::string> known = children(section, rows);
   std::optional<std::string> meant = nearest(key, known);
   meant = meant ? join(section, *meant) : elsewhere(key, all);
-  if (!meant || (settings != nullptr && meant->starts_with(section + ".") &&
+  if (!meant || (one_of_several && meant->starts_with(section + ".") &&
                  std::find(known.begin(), known.end(), last_part(*meant)) == known.end())) {
     return what + "; expected one of " + quoted_list(known);
   }

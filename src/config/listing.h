@@ -17,15 +17,18 @@ struct FieldRow {
   std::string expected;  // in words
   std::string unit;
   std::string help;
-  std::string alternative;  // of a union: the attention whose setting this is, else empty
+  std::string alternative;  // whose setting this is in a union of several, else empty
   OnResume on_resume;
 };
 
 // Every key of `config` with its value, in declared order.
 [[nodiscard]] std::vector<FieldRow> list_fields(const Config& config);
 
-// Every key there can be with its default, the settings of every attention among them.
-[[nodiscard]] const std::vector<FieldRow>& list_all_fields();
+// Every key there can be with its default, the settings of every alternative among them.
+[[nodiscard]] std::vector<FieldRow> list_all_fields();
+
+// The keys of the settings that a union holds, as they stand beside its name.
+[[nodiscard]] std::vector<std::string> setting_keys(UnionValue value);
 
 // The row of a dotted key, or null.
 [[nodiscard]] const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& key);
@@ -39,8 +42,8 @@ struct FieldRow {
 [[nodiscard]] std::vector<std::string> keys_named(std::string word);
 
 // "model.heds: unknown key; did you mean "model.heads" (an integer ..)?". `section` is dotted,
-// empty at the top; `settings` is the union whose settings the section holds, else null.
+// empty at the top; `chosen` is the union whose settings the section holds, else null.
 [[nodiscard]] std::string describe_unknown_key(const std::string& section, const std::string& key,
-                                               const AttentionConfig* settings);
+                                               const UnionValue* chosen);
 
 }  // namespace transnormer

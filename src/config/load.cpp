@@ -41,7 +41,7 @@ void forget_lines(JsonNode& node) {
 
 // A section, or a union as model.early: its value is an object, that of any other key never is.
 bool is_section(const std::string& key) {
-  const std::vector<FieldRow>& rows = list_all_fields();
+  const std::vector<FieldRow> rows = list_all_fields();
   return std::any_of(rows.begin(), rows.end(),
                      [&](const FieldRow& row) { return row.key.starts_with(key + "."); });
 }

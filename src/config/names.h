@@ -41,7 +41,6 @@ inline constexpr std::array kTokenizerNames{Named{TokenizerType::word, "word"},
                                             Named{TokenizerType::sentencepiece, "sentencepiece"}};
 inline constexpr std::array kSentencePieceNames{Named{SentencePieceModel::unigram, "unigram"},
                                                 Named{SentencePieceModel::bpe, "bpe"}};
-inline constexpr std::array kOptimizerNames{Named{OptimizerKind::adamw, "adamw"}};
 inline constexpr std::array kScheduleNames{
     Named{ScheduleKind::inverse_sqrt, "inverse_sqrt"}, Named{ScheduleKind::cosine, "cosine"},
     Named{ScheduleKind::linear, "linear"}, Named{ScheduleKind::polynomial, "polynomial"},
@@ -59,14 +58,6 @@ inline constexpr std::array kLogLevelNames{
 inline constexpr std::array kBackendNames{Named{DistributedBackend::automatic, "auto"},
                                           Named{DistributedBackend::gloo, "gloo"},
                                           Named{DistributedBackend::nccl, "nccl"}};
-
-// By the order of the alternatives of AttentionConfig.
-inline constexpr std::array kAttentionNames{"diag", "norm", "softmax"};
-static_assert(kAttentionNames.size() == std::variant_size_v<AttentionConfig>);
-
-[[nodiscard]] inline const char* attention_name(const AttentionConfig& settings) {
-  return kAttentionNames[settings.index()];
-}
 
 // The spelling of a value, for messages and answers.
 template <class E>

@@ -9,7 +9,6 @@
 
 #include "config/fields.h"
 #include "config/listing.h"
-#include "config/names.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -24,11 +23,11 @@ class LayerReader : public FieldVisitor {
  public:
   LayerReader(const ConfigLayer& layer, ReadState& state)
       : layer_(layer), state_(state), faults_(layer.faults) {
-    scopes_.push_back({&layer.root, "", {}});
+    scopes_.push_back({.node = &layer.root, .path = ""});
   }
 
   void finish() {
-    close_scope(nullptr);
+    close_scope();
     std::stable_sort(faults_.begin(), faults_.end(),
                      [](const Fault& a, const Fault& b) { return a.line < b.line; });
     for (const Fault& fault : faults_) {
@@ -165,41 +164,33 @@ class LayerReader : public FieldVisitor {
     if (node->kind != Kind::object) {
       return expected(field, "an object of settings", *node);
     }
-    scopes_.push_back({node, path_of(field.key), {}});
+    scopes_.push_back({.node = node, .path = path_of(field.key)});
     body();
-    close_scope(nullptr);
+    close_scope();
   }
 
-  void attention(const Field& field, AttentionConfig& value) override {
-    const JsonNode* node = take(field);
-    if (node == nullptr) {
-      return;
-    }
-    static const std::vector<const char*> kNames(kAttentionNames.begin(), kAttentionNames.end());
-    if (node->kind != Kind::object) {
-      return expected(field, "an object such as {\"attention\": \"norm\"}", *node);
-    }
-    scopes_.push_back({node, path_of(field.key), {}});
-    static constexpr Field kTag{"attention", ""};
-    if (const JsonNode* tag = take(kTag); tag != nullptr) {
-      const auto name = std::find(kAttentionNames.begin(), kAttentionNames.end(), tag->text);
-      if (!is_text(*tag) || name == kAttentionNames.end()) {
-        expected(kTag, describe(kNames), *tag, nearest_choice(*tag, kNames));
+  void alternatives(const Field& tag, UnionValue& value) override {
+    if (const JsonNode* node = take(tag); node != nullptr) {
+      if (!is_text(*node) || value.alternatives().find(node->text) == nullptr) {
+        const std::vector<const char*> names = value.alternatives().names();
+        expected(tag, describe(names), *node, nearest_choice(*node, names));
         state_.faulty.insert(scopes_.back().path);
-        scopes_.pop_back();  // which settings belong here is not known
+        scopes_.back().complete = false;  // which settings belong here is not known
         return;
       }
-      change_alternative(static_cast<std::size_t>(name - kAttentionNames.begin()), value);
+      select(node->text, value);
     }
-    visit_settings(value, *this);
-    close_scope(&value);
+    scopes_.back().chosen = &value;
+    value.visit(*this);
   }
 
  private:
   struct Scope {
     const JsonNode* node;
     std::string path;  // dotted; empty at the top
-    std::vector<std::string> known;
+    std::vector<std::string> known = {};
+    const UnionValue* chosen = nullptr;  // whose settings stand here, if any do
+    bool complete = true;                // all that belongs here was asked for
   };
 
   [[nodiscard]] std::string path_of(const std::string& key) const {
@@ -278,16 +269,15 @@ class LayerReader : public FieldVisitor {
     return (std::filesystem::path(directory) / pattern).lexically_normal().string();
   }
 
-  // Another attention starts from its own defaults; what was named of the former one is void.
-  void change_alternative(std::size_t index, AttentionConfig& value) {
-    if (index == value.index()) {
+  // What was named of the former alternative is void.
+  void select(const std::string& name, UnionValue& value) {
+    if (name == value.name()) {
       return;
     }
-    value = attention_defaults()[index];
-    const std::string prefix = scopes_.back().path + ".";
-    std::erase_if(state_.origins, [&](const auto& origin) {
-      return origin.first.starts_with(prefix) && origin.first != prefix + "attention";
-    });
+    for (const std::string& key : setting_keys(value)) {
+      state_.origins.erase(path_of(key));
+    }
+    value.select(name);
   }
 
   static std::string nearest_choice(const JsonNode& node, const std::vector<const char*>& names) {
@@ -311,9 +301,12 @@ class LayerReader : public FieldVisitor {
   }
 
   // Reports what the scope's object holds beside the keys that were asked for.
-  void close_scope(const AttentionConfig* settings) {
+  void close_scope() {
     const Scope scope = std::move(scopes_.back());
     scopes_.pop_back();
+    if (!scope.complete) {
+      return;
+    }
     std::int64_t unknown = 0;
     int last_line = 0;
     for (const JsonNode& item : scope.node->items) {
@@ -323,7 +316,7 @@ class LayerReader : public FieldVisitor {
       }
       last_line = item.line;
       if (++unknown <= kMostUnknown) {
-        faults_.push_back({item.line, describe_unknown_key(scope.path, item.key, settings)});
+        faults_.push_back({item.line, describe_unknown_key(scope.path, item.key, scope.chosen)});
       }
     }
     if (unknown > kMostUnknown) {

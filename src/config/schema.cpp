@@ -1,10 +1,11 @@
 // The JSON Schema of a config file, for editors.
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "config/fields.h"
 #include "config/load.h"
-#include "config/names.h"
 
 namespace transnormer {
 namespace {
@@ -59,30 +60,36 @@ class SchemaWriter : public FieldVisitor {
   void section(const Field& field, const std::function<void()>& body) override {
     Json inside = Json::object();
     Json* outer = std::exchange(properties_, &inside);
+    const Met outer_met = std::exchange(met_, {});
     body();
     properties_ = outer;
-    add(field, object_of(std::move(inside)));
+    const Met met = std::exchange(met_, outer_met);
+    if (met.alternatives.empty()) {
+      add(field, object_of(std::move(inside)));
+    } else if (inside.size() == 1) {
+      add(field, one_of(met));
+    } else if (met.alternatives.size() == 1) {
+      inside.update(met.alternatives.front().settings);
+      add(field, object_of(std::move(inside)));
+    } else {
+      add(field, beside_others(met, std::move(inside)));
+    }
   }
 
-  // One alternative for each attention, told apart by the constant under `attention`. Only the
-  // default attention may leave its name out, so exactly one alternative fits.
-  void attention(const Field& field, AttentionConfig& value) override {
-    Json alternatives = Json::array();
-    for (AttentionConfig& alternative : defaults_) {
-      Json inside;
-      inside["attention"] = {{"const", attention_name(alternative)}};
-      Json* outer = std::exchange(properties_, &inside);
-      visit_settings(alternative, *this);
+  void alternatives(const Field& tag, UnionValue& value) override {
+    met_ = {.tag = tag.key, .present = value.name(), .alternatives = {}};
+    for (const auto& alternative : value.alternatives().all()) {
+      Json settings = Json::object();
+      Json* outer = std::exchange(properties_, &settings);
+      const Met outer_met = met_;
+      UnionValue shown = value;
+      shown.select(alternative->name);
+      shown.visit(*this);
+      met_ = outer_met;
       properties_ = outer;
-      Json schema = object_of(std::move(inside));
-      schema["description"] = attention_help(alternative);
-      if (alternative.index() != value.index()) {
-        schema["required"] = {"attention"};
-      }
-      alternatives.push_back(std::move(schema));
+      met_.alternatives.push_back({alternative->name, alternative->help, std::move(settings)});
     }
-    add(field,
-        {{"oneOf", std::move(alternatives)}, {"default", {{"attention", attention_name(value)}}}});
+    add(tag, {{"enum", value.alternatives().names()}, {"default", value.name()}});
   }
 
   static Json object_of(Json properties) {
@@ -106,6 +113,63 @@ class SchemaWriter : public FieldVisitor {
     return schema;
   }
 
+  // The union of the section that is being visited.
+  struct Met {
+    struct Described {
+      std::string name;
+      std::string help;
+      Json settings;
+    };
+    std::string tag;
+    std::string present;
+    std::vector<Described> alternatives;
+  };
+
+  // Of a section that holds a union alone: an object for each alternative, told apart by the
+  // constant under the tag. Only the present one may leave its name out, so exactly one fits.
+  static Json one_of(const Met& met) {
+    Json objects = Json::array();
+    for (const Met::Described& alternative : met.alternatives) {
+      Json inside;
+      inside[met.tag] = {{"const", alternative.name}};
+      inside.update(alternative.settings);
+      Json schema = object_of(std::move(inside));
+      schema["description"] = alternative.help;
+      if (alternative.name != met.present) {
+        schema["required"] = {met.tag};
+      }
+      objects.push_back(std::move(schema));
+    }
+    return {{"oneOf", std::move(objects)}, {"default", {{met.tag, met.present}}}};
+  }
+
+  // Of a section that holds other keys, too: the settings of all alternatives among the properties,
+  // and a condition for each alternative that says which of them it has. Without a name the
+  // condition of the present one holds.
+  static Json beside_others(const Met& met, Json properties) {
+    Json conditions = Json::array();
+    for (const Met::Described& alternative : met.alternatives) {
+      Json own = alternative.settings;
+      for (const Met::Described& other : met.alternatives) {
+        for (const auto& [key, schema] : other.settings.items()) {
+          properties[key] = true;
+          if (!own.contains(key)) {
+            own[key] = false;
+          }
+        }
+      }
+      Json condition{{"properties", {{met.tag, {{"const", alternative.name}}}}}};
+      if (alternative.name != met.present) {
+        condition["required"] = {met.tag};
+      }
+      conditions.push_back(
+          {{"if", std::move(condition)}, {"then", {{"properties", std::move(own)}}}});
+    }
+    Json section = object_of(std::move(properties));
+    section["allOf"] = std::move(conditions);
+    return section;
+  }
+
   void add(const Field& field, Json schema) {
     std::string help = field.help;
     if (field.unit[0] != '\0') {
@@ -116,7 +180,7 @@ class SchemaWriter : public FieldVisitor {
   }
 
   Json* properties_;
-  std::vector<AttentionConfig> defaults_ = attention_defaults();
+  Met met_;
 };
 
 }  // namespace

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 #include <string_view>
 
+#include "config/json_tree.h"
 #include "config/listing.h"
+#include "config/reader.h"
 
 namespace transnormer {
 namespace {
@@ -12,6 +15,28 @@ namespace {
 constexpr std::array<std::string_view, 8> kParts{
     "model.early",   "model.late",           "model.norm", "model.ffn",
     "model.ffn_dim", "model.ffn_activation", "model.lrpe", "model.early_layers"};
+
+// In what a variant differs from t2, as a config says it: which settings an attention has is
+// declared above this layer.
+constexpr const char* kT1 = R"({"model": {
+  "early": {"attention": "diag", "score": "relu", "output_norm": "srms"},
+  "late": {"attention": "norm", "kernel": "elu"}}})";
+constexpr const char* kTransformer = R"({"model": {
+  "early": {"attention": "softmax"}, "late": {"attention": "softmax"},
+  "norm": "layer", "ffn": "mlp", "ffn_activation": "relu", "lrpe": false}})";
+
+void read_parts(const char* parts, ModelConfig& model) {
+  ConfigLayer layer{.name = "model.variant", .directory = "/", .root = {}, .faults = {}};
+  layer.root = parse_json(parts, layer.name, layer.faults);
+  ReadState state;
+  Config config;
+  config.model = model;
+  read_layer(layer, config, state);
+  if (!state.faults.empty()) {
+    throw std::logic_error(state.faults.front());
+  }
+  model = config.model;
+}
 
 }  // namespace
 
@@ -32,15 +57,9 @@ void reset_parts(ModelConfig& model, ModelVariant variant) {
   model.lrpe = t2.lrpe;
   model.early_layers = t2.early_layers;
   if (variant == ModelVariant::t1) {
-    model.early = DiagAttentionConfig{.score = ScoreKind::relu, .output_norm = NormKind::srms};
-    model.late = NormAttentionConfig{.kernel = FeatureMap::elu};
+    read_parts(kT1, model);
   } else if (variant == ModelVariant::transformer) {
-    model.early = SoftmaxAttentionConfig{};
-    model.late = SoftmaxAttentionConfig{};
-    model.norm = NormKind::layer;
-    model.ffn = FfnKind::mlp;
-    model.ffn_activation = Activation::relu;
-    model.lrpe = false;
+    read_parts(kTransformer, model);
   }
 }
 

@@ -116,7 +116,7 @@ std::vector<ConfigChange> config_changes(const Config& before, const Config& aft
       changes.push_back({row.key, value, row.value, row.on_resume});
     }
   }
-  // The settings of an attention that is gone need no line: its `attention` has one.
+  // The settings of an alternative that is gone need no line: its name has one.
   return changes;
 }
 

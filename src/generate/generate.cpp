@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "ops/runtime/reused_memory.h"
 #include "tokenizer/plain_text.h"
 #include "util/error.h"
 
@@ -30,10 +31,13 @@ at::Tensor read_prompt(TransNormer& model, std::span<const TokenId> inputs, std:
   return read(model, inputs, context, state);
 }
 
-// What may follow the last token read: fp32 [vocab_size], on the CPU.
-at::Tensor last_logits(const TransNormer& model, const at::Tensor& hidden,
-                       const ForwardContext& context) {
-  return model.logits(hidden.select(1, -1), context).flatten().to(at::kCPU).contiguous();
+// What may follow the last token read, chosen.
+TokenId choose(const TransNormer& model, const at::Tensor& hidden, const ForwardContext& context,
+               Sampler& sampler, std::uint64_t index) {
+  const at::Tensor logits =
+      model.logits(hidden.select(1, -1), context).flatten().to(at::kCPU).contiguous();
+  return sampler.sample({logits.data_ptr<float>(), static_cast<std::size_t>(logits.size(0))},
+                        index);
 }
 
 }  // namespace
@@ -90,15 +94,15 @@ std::vector<TokenId> generate(TransNormer& model, const std::vector<TokenId>& in
   context.compute = options.compute;
   ModelState state = model.make_state(1);
   const auto chunk = static_cast<std::size_t>(std::max<std::int64_t>(options.prompt_chunk, 1));
+  Sampler sampler(options.sampling);
+  const ops::ReusedMemory memory;
   at::Tensor hidden = read_prompt(model, inputs, chunk, context, state);
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {
+    const ops::ReusedMemory::Use use(memory);
     if (i > 0) {
       hidden = read(model, {&chosen.back(), 1}, context, state);
     }
-    const at::Tensor logits = last_logits(model, hidden, context);
-    chosen.push_back(
-        sample_token({logits.data_ptr<float>(), static_cast<std::size_t>(logits.size(0))},
-                     options.sampling, static_cast<std::uint64_t>(i)));
+    chosen.push_back(choose(model, hidden, context, sampler, static_cast<std::uint64_t>(i)));
     if (options.on_token && !options.on_token(chosen.back())) {
       break;
     }

@@ -12,10 +12,7 @@
 namespace transnormer {
 namespace {
 
-struct Candidate {
-  double weight;  // exp((logit - highest) / temperature)
-  TokenId id;
-};
+using Candidate = Sampler::Candidate;
 
 [[nodiscard]] bool ranks_before(const Candidate& a, const Candidate& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
@@ -26,15 +23,15 @@ double total_weight(const std::vector<Candidate>& candidates) {
                          [](double sum, const Candidate& c) { return sum + c.weight; });
 }
 
-std::vector<Candidate> make_candidates(std::span<const float> logits, double temperature) {
+void make_candidates(std::span<const float> logits, double temperature,
+                     std::vector<Candidate>& candidates) {
   const double highest = *std::max_element(logits.begin(), logits.end());
-  std::vector<Candidate> candidates;
+  candidates.clear();
   candidates.reserve(logits.size());
   for (std::size_t id = 0; id < logits.size(); ++id) {
     candidates.push_back(
         {std::exp((logits[id] - highest) / temperature), static_cast<TokenId>(id)});
   }
-  return candidates;
 }
 
 void keep_top_k(std::vector<Candidate>& candidates, std::int64_t k) {
@@ -104,24 +101,23 @@ void check(const SamplingOptions& options) {
   }
 }
 
-TokenId sample_token(std::span<const float> logits, const SamplingOptions& options,
-                     std::uint64_t index) {
+TokenId Sampler::sample(std::span<const float> logits, std::uint64_t index) {
   if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) {
     throw UserError(
         "the model's logits are not finite: its training diverged; use an earlier "
         "checkpoint");
   }
-  if (options.temperature == 0) {
+  if (options_.temperature == 0) {
     return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
-  std::vector<Candidate> candidates = make_candidates(logits, options.temperature);
-  if (options.top_k > 0 && options.top_k < static_cast<std::int64_t>(candidates.size())) {
-    keep_top_k(candidates, options.top_k);
+  make_candidates(logits, options_.temperature, candidates_);
+  if (options_.top_k > 0 && options_.top_k < static_cast<std::int64_t>(candidates_.size())) {
+    keep_top_k(candidates_, options_.top_k);
   }
-  if (options.top_p < 1) {
-    keep_top_p(candidates, options.top_p);
+  if (options_.top_p < 1) {
+    keep_top_p(candidates_, options_.top_p);
   }
-  return draw(candidates, uniform(options.seed, index));
+  return draw(candidates_, uniform(options_.seed, index));
 }
 
 }  // namespace transnormer

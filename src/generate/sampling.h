@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "tokenizer/tokenizer.h"
 
@@ -18,10 +19,24 @@ struct SamplingOptions {
 // Throws UserError where an option is out of its range.
 void check(const SamplingOptions& options);
 
-// p = softmax(logits / temperature) over what top_k and top_p leave, in double. Draw number `index`
-// of a seed is a function of (seed, index) alone. Equal logits rank by token id, lowest first.
-// Throws UserError where a logit is not finite.
-[[nodiscard]] TokenId sample_token(std::span<const float> logits, const SamplingOptions& options,
-                                   std::uint64_t index);
+// p = softmax(logits / temperature) over what top_k and top_p leave, in double. Equal logits rank
+// by token id, lowest first.
+class Sampler {
+ public:
+  explicit Sampler(const SamplingOptions& options) : options_(options) {}
+
+  // Draw number `index` of a seed is a function of (seed, index) and the logits alone. Throws
+  // UserError where a logit is not finite.
+  [[nodiscard]] TokenId sample(std::span<const float> logits, std::uint64_t index);
+
+  struct Candidate {
+    double weight;  // exp((logit - highest) / temperature)
+    TokenId id;
+  };
+
+ private:
+  SamplingOptions options_;
+  std::vector<Candidate> candidates_;  // kept for their memory
+};
 
 }  // namespace transnormer

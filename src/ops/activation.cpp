@@ -165,11 +165,13 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
 at::Tensor gated(const at::Tensor& gate_up, Activation activation) {
   TORCH_CHECK(gate_up.size(-1) % 2 == 0,
               "gated: expected gate and up side by side, got a width of ", gate_up.size(-1));
-  return Gated::apply(gate_up, static_cast<std::int64_t>(activation));
+  return at::GradMode::is_enabled() ? Gated::apply(gate_up, static_cast<std::int64_t>(activation))
+                                    : gated_forward(gate_up, activation);
 }
 
 at::Tensor feature_map(const at::Tensor& x, FeatureMap map) {
-  return Feature::apply(x, map == FeatureMap::elu1);
+  const bool plus_one = map == FeatureMap::elu1;
+  return at::GradMode::is_enabled() ? Feature::apply(x, plus_one) : feature_forward(x, plus_one);
 }
 
 at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,

@@ -42,6 +42,17 @@ at::Tensor sum_of_rows(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)}).sum(0);
 }
 
+at::Tensor rms_forward(const at::Tensor& x, const at::Tensor& gain, double eps,
+                       at::ScalarType result) {
+  return (srms_forward(x, eps, at::kFloat) * gain).to(result);
+}
+
+at::Tensor layer_norm_forward(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,
+                              double eps, at::ScalarType result) {
+  return std::get<0>(at::native_layer_norm(x.to(at::kFloat), gain.sizes(), gain, bias, eps))
+      .to(result);
+}
+
 struct SrmsNorm : torch::autograd::Function<SrmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, double eps,
                             at::ScalarType result) {
@@ -61,7 +72,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
                             double eps, at::ScalarType result) {
     context->save_for_backward({x, gain});
     context->saved_data["eps"] = eps;
-    return (srms_forward(x, eps, at::kFloat) * gain).to(result);
+    return rms_forward(x, gain, eps, result);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -78,8 +89,7 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
                             const at::Tensor& bias, double eps, at::ScalarType result) {
     context->save_for_backward({x, gain, bias});
     context->saved_data["eps"] = eps;
-    return std::get<0>(at::native_layer_norm(x.to(at::kFloat), gain.sizes(), gain, bias, eps))
-        .to(result);
+    return layer_norm_forward(x, gain, bias, eps, result);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -99,17 +109,20 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
 }  // namespace
 
 at::Tensor srms_norm(const at::Tensor& x, double eps, at::ScalarType result) {
-  return SrmsNorm::apply(x, eps, result);
+  return at::GradMode::is_enabled() ? SrmsNorm::apply(x, eps, result)
+                                    : srms_forward(x, eps, result);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps,
                     at::ScalarType result) {
-  return RmsNorm::apply(x, gain, eps, result);
+  return at::GradMode::is_enabled() ? RmsNorm::apply(x, gain, eps, result)
+                                    : rms_forward(x, gain, eps, result);
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,
                       double eps, at::ScalarType result) {
-  return LayerNorm::apply(x, gain, bias, eps, result);
+  return at::GradMode::is_enabled() ? LayerNorm::apply(x, gain, bias, eps, result)
+                                    : layer_norm_forward(x, gain, bias, eps, result);
 }
 
 at::Tensor srms_norm_backward(const at::Tensor& gradient, const at::Tensor& x, double eps) {

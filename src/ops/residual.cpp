@@ -76,6 +76,12 @@ StreamAndNorm forward_of(const at::Tensor& x, const at::Tensor& y, const Branch&
   return result;
 }
 
+StreamAndNorm normed_forward(const at::Tensor& x, const std::optional<at::Tensor>& y,
+                             const Branch& branch) {
+  return y ? forward_of(x, *y, branch, /*with_norm=*/true)
+           : StreamAndNorm{x, srms_norm(x, branch.eps, branch.type)};
+}
+
 struct Gradients {
   at::Tensor x;
   at::Tensor y;
@@ -135,8 +141,7 @@ struct ResidualNorm : torch::autograd::Function<ResidualNorm> {
     const auto branch = c10::make_intrusive<Branch>(drop, eps, result);
     context->saved_data["branch"] = c10::IValue::make_capsule(branch);
     context->set_materialize_grads(false);
-    const StreamAndNorm made = y ? forward_of(x, *y, *branch, /*with_norm=*/true)
-                                 : StreamAndNorm{x, srms_norm(x, eps, result)};
+    const StreamAndNorm made = normed_forward(x, y, *branch);
     context->save_for_backward({made.stream});
     context->saved_data["adds"] = y.has_value();
     return {made.stream, made.normed};
@@ -153,13 +158,18 @@ struct ResidualNorm : torch::autograd::Function<ResidualNorm> {
 }  // namespace
 
 at::Tensor residual(const at::Tensor& x, const at::Tensor& y, const Drop& drop) {
-  return Residual::apply(x, y, drop);
+  return at::GradMode::is_enabled()
+             ? Residual::apply(x, y, drop)
+             : forward_of(x, y, {drop, 0, y.scalar_type()}, /*with_norm=*/false).stream;
 }
 
 StreamAndNorm residual_srms_norm(const at::Tensor& x, const at::Tensor& y, const Drop& drop,
                                  double eps, at::ScalarType result) {
-  const variable_list made = ResidualNorm::apply(
-      x, y.defined() ? std::optional(y.to(result)) : std::nullopt, drop, eps, result);
+  const std::optional<at::Tensor> added = y.defined() ? std::optional(y.to(result)) : std::nullopt;
+  if (!at::GradMode::is_enabled()) {
+    return normed_forward(x, added, {drop, eps, result});
+  }
+  const variable_list made = ResidualNorm::apply(x, added, drop, eps, result);
   return {made[0], made[1]};
 }
 

@@ -1,63 +1,73 @@
-// AdamW over named parameters, its state in plain tensors under the parameters' names.
+// What every optimizer is to a training: it owns the gradients and its state under the parameters'
+// names, and changes the parameters by a rule of its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "model/transnormer.h"
 #include "model/weights.h"
+#include "optim/flat_parameters.h"
 
 namespace transnormer {
 
-// Decoupled decay (p -= lr * wd * p), eps added after bias correction, as in PyTorch; one fused
-// kernel over all parameters. Loshchilov and Hutter 2019.
-//
-// Owns the gradients' memory: every parameter has a gradient from construction on, zero until a
-// backward pass adds to it, so that a parameter that the loss does not reach decays like the others
-// and the first update after a resume is like any other. Parameters that lie one behind the other
-// in memory (model/linear.h, LinearGroup) have gradients and moments that do, too.
-class AdamW {
+// A tensor that an optimizer keeps for each parameter, in its shape: "NAME.exp_avg" in files.
+struct StateSlot {
+  std::string name;
+  double initial = 0;
+};
+
+// What a rule changes: the flat tensors of one buffer, all [elements] and laid out alike. Between
+// the parameters lie zeros, which a rule must leave zeros.
+struct OptimizerUpdate {
+  const at::Tensor& values;
+  const at::Tensor& gradients;
+  const std::vector<at::Tensor>& state;  // in the order of the slots
+  const std::vector<FlatRange>& ranges;  // for rules that are not the same for every element
+  double lr = 0;
+  std::int64_t number = 0;  // of the update, from 1
+};
+
+// Every parameter has a gradient from construction on, zero until a backward pass adds to it, so
+// that a parameter that the loss does not reach is treated like the others and the first update
+// after a resume is like any other. An optimizer of one's own derives from this, names its slots
+// and writes the rule.
+class Optimizer {
  public:
-  // Tensors that are not trainable are left out.
-  AdamW(const std::vector<NamedTensor>& parameters, const OptimizerConfig& config);
+  virtual ~Optimizer() = default;
 
   // Applies the parameters' gradients at this learning rate.
   void step(double lr);
   // Sets the gradients to zero and keeps their memory.
   void zero_gradients();
 
-  // "NAME.exp_avg" and "NAME.exp_avg_sq", in the parameters' order; loading copies into them.
+  // "NAME.SLOT" of each slot, in the parameters' order; loading copies into them.
   [[nodiscard]] std::vector<NamedTensor> named_state() const;
-  // Applied so far (for the bias correction).
+  // Applied so far.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
 
-  [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  [[nodiscard]] const FlatParameters& flat() const { return flat_; }
+  [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return flat_.parameters(); }
   // The parameters' gradients, in their order; they share the parameters' own.
-  [[nodiscard]] std::vector<at::Tensor> gradients() const;
+  [[nodiscard]] std::vector<at::Tensor> gradients() const { return flat_.gradients(); }
+  // The same memory in few long pieces, for what treats all elements alike.
+  [[nodiscard]] std::vector<at::Tensor> flat_gradients() const { return flat_.flat_gradients(); }
+
+ protected:
+  // Tensors that are not trainable are left out; the others move (FlatParameters).
+  Optimizer(const std::vector<NamedTensor>& tensors, std::vector<StateSlot> slots);
+
+  // Changes the parameters of one buffer. Called without autograd.
+  virtual void apply(const OptimizerUpdate& update) = 0;
 
  private:
-  // Parameters one behind the other, as the kernel takes them: each tensor of one dimension.
-  struct Stretches {
-    std::vector<at::Tensor> values;
-    std::vector<at::Tensor> gradients;
-    std::vector<at::Tensor> exp_avg;
-    std::vector<at::Tensor> exp_avg_sq;
-    std::vector<at::Tensor> steps;  // all the one counter_
-  };
-  // The numbers of its parameters, in their order in memory.
-  void add_stretch(const std::vector<std::size_t>& members);
-
-  std::vector<NamedTensor> parameters_;
-  OptimizerConfig config_;
-  std::vector<at::Tensor> exp_avg_;  // of each parameter, views of the stretches' own
-  std::vector<at::Tensor> exp_avg_sq_;
-  Stretches stretches_;
-  at::Tensor counter_;  // updates, as the kernel takes them
+  FlatParameters flat_;
+  std::vector<StateSlot> slots_;
+  std::vector<std::vector<at::Tensor>> state_;  // of each buffer, of each slot: [elements]
   std::int64_t updates_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace transnormer {
 
 bool Saver::save() {
   TrainingState& state = run_.state;
-  state.optimizer_updates = run_.optimizer.updates();
+  state.optimizer_updates = run_.optimizer->updates();
   state.loss_scale = run_.scaler.scale();
   state.scale_growth_count = run_.scaler.growth_count();
   std::filesystem::path path;
@@ -44,7 +44,7 @@ std::filesystem::path Saver::write() {
   return save_checkpoint(run_.directory.path(),
                          {.config = run_.config,
                           .model = *run_.model,
-                          .optimizer = run_.optimizer,
+                          .optimizer = *run_.optimizer,
                           .state = run_.state,
                           .tokenizer = *run_.task->tokenizer(),
                           .unigram_counts = run_.unigram_counts},

@@ -35,7 +35,7 @@ UpdateStep make_step(TrainingRun& run) {
   return UpdateStep(
       [&run](TransNormer& model, const Tensors& batch, const ForwardContext& context,
              const at::Tensor& scale) { return run.task->loss(model, batch, context, scale); },
-      *run.model, run.optimizer, run.scaler,
+      *run.model, *run.optimizer, run.scaler,
       {.compute = ops::scalar_type(config.train.precision),
        .activation_checkpointing = config.train.activation_checkpointing,
        .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -68,7 +68,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       state_(run.state),
       loader_(make_loader(run)),
       step_(make_step(run)),
-      statistics_(run.optimizer.parameters()),
+      statistics_(run.optimizer->parameters()),
       saver_(run, events),
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
@@ -147,7 +147,7 @@ bool TrainingLoop::is_to_be_applied(const Update& update) {
 }
 
 void TrainingLoop::measure_statistics(Update& update) {
-  const std::vector<at::Tensor> gradients = run_.optimizer.gradients();
+  const std::vector<at::Tensor> gradients = run_.optimizer->gradients();
   const std::int64_t step = state_.step + 1;
   if (is_multiple(step, config_.log.grad_stats_every)) {
     update.statistics =

@@ -8,6 +8,7 @@
 #include "model/model_size.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
+#include "optim/registry.h"
 #include "task/batch_loader.h"
 #include "task/objective.h"
 #include "train/divergence.h"
@@ -141,7 +142,7 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
   const Checkpoint& checkpoint = *start.checkpoint;
   checkpoint.load_into(*run.model);
   require_finite_weights(*run.model, checkpoint.path().string());
-  checkpoint.load_into(run.optimizer);
+  checkpoint.load_into(*run.optimizer);
   const TrainingState now = std::exchange(run.state, checkpoint.state());
   run.state.threads = now.threads;
   run.state.device = now.device;
@@ -202,7 +203,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   const std::int64_t total = total_steps(config.train, task->samples());
   warn_of_warmup(config, total, warnings);
   auto model = make_model(config, *task, device);
-  AdamW optimizer(named_tensors(*model), config.optimizer);
+  auto optimizer = make_optimizer(named_tensors(*model), config.optimizer);
 
   auto run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,

@@ -27,7 +27,7 @@ struct TrainingRun {
   std::vector<std::int64_t> unigram_counts = {};
   std::int64_t total_steps = 0;  // that training ends with
   std::shared_ptr<TransNormer> model;
-  AdamW optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   TrainingState state;
   bool resumed = false;

@@ -26,7 +26,7 @@ std::int64_t count_of(const std::vector<Batch>& batches) {
 
 }  // namespace
 
-UpdateStep::UpdateStep(LossFunction loss, TransNormer& model, AdamW& optimizer, LossScaler& scaler,
+UpdateStep::UpdateStep(LossFunction loss, TransNormer& model, Optimizer& optimizer, LossScaler& scaler,
                        const Options& options)
     : model_(model),
       optimizer_(optimizer),
@@ -78,7 +78,7 @@ std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>
   } catch (const ops::PassStopped&) {
     return std::nullopt;
   }
-  scaler_.unscale(optimizer_.gradients());
+  scaler_.unscale(optimizer_.flat_gradients());
   measured.norms = gradient_norms(optimizer_.gradients());
   const at::Tensor figures =
       at::cat({sums, global_norm(measured.norms).view({1})}).to(at::kCPU).contiguous();
@@ -95,7 +95,7 @@ Verdict UpdateStep::judge(const Measured& measured, const TrainConfig& policy,
 }
 
 void UpdateStep::apply(const Measured& measured, double lr) {
-  clip_gradients(optimizer_.gradients(), global_norm(measured.norms), options_.clip_norm);
+  clip_gradients(optimizer_.flat_gradients(), global_norm(measured.norms), options_.clip_norm);
   optimizer_.step(lr);
 }
 

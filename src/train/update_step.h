@@ -34,7 +34,7 @@ class UpdateStep {
     bool captures = true;  // passes in a CUDA graph, on a GPU
   };
   // All must outlive the step.
-  UpdateStep(LossFunction loss, TransNormer& model, AdamW& optimizer, LossScaler& scaler,
+  UpdateStep(LossFunction loss, TransNormer& model, Optimizer& optimizer, LossScaler& scaler,
              const Options& options);
 
   // What an update found; the gradients themselves are with the parameters.
@@ -67,7 +67,7 @@ class UpdateStep {
                                            const at::Tensor& scale);
 
   TransNormer& model_;
-  AdamW& optimizer_;
+  Optimizer& optimizer_;
   LossScaler& scaler_;
   Options options_;
   GraphedPass pass_;

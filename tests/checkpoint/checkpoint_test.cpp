@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -50,6 +51,10 @@ class CheckpointTest : public ::testing::Test {
   static void edit_state(const fs::path& checkpoint, const std::string& key, const json& value) {
     json state = json::parse(read_file(checkpoint / "state.json"));
     state[key] = value;
+    put_state(checkpoint, state);
+  }
+
+  static void put_state(const fs::path& checkpoint, const json& state) {
     write_file(checkpoint / "state.json", state.dump());
     edit_manifest(checkpoint, [&](json& manifest) {
       manifest["files"]["state.json"] = {{"size", state.dump().size()},
@@ -175,7 +180,7 @@ TEST_F(CheckpointTest, LoadsWhatWasVerifiedThoughItIsRemovedMeanwhile) {
 }
 
 // While a training makes and removes checkpoints as fast as it can, opening its run finds a sound
-// one each time.
+// one each time. Many readers at once are each held up long enough to see theirs go.
 TEST_F(CheckpointTest, OfARunThatRemovesThemMeanwhileIsAnotherOne) {
   RunDirectory directory(run_);
   directory.keep();
@@ -189,11 +194,31 @@ TEST_F(CheckpointTest, OfARunThatRemovesThemMeanwhileIsAnotherOne) {
       directory.remove_old_checkpoints(keep, step - 1);
     }
   });
-  for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(opening_fault(run_), "nothing was thrown");
+  {
+    std::vector<std::jthread> readers;
+    for (int reader = 0; reader < 8; ++reader) {
+      readers.emplace_back([this] {
+        for (int i = 0; i < 30; ++i) {
+          EXPECT_EQ(opening_fault(run_), "nothing was thrown");
+        }
+      });
+    }
   }
   stop = true;
   training.join();
+}
+
+TEST_F(CheckpointTest, OfAVersionBeforeAFieldOfTheStateIsWhole) {
+  const std::set<std::string> required{"step", "tokens", "optimizer_updates", "train_data_digest"};
+  const fs::path path = training_.save(run_, 1);
+  const json state = json::parse(read_file(path / "state.json"));
+  for (const auto& [key, value] : state.items()) {
+    json older = state;
+    older.erase(key);
+    put_state(path, older);
+    EXPECT_THAT(opening_fault(path), required.contains(key) ? HasSubstr('"' + key + "\" is missing")
+                                                            : HasSubstr("nothing was thrown"));
+  }
 }
 
 TEST_F(CheckpointTest, WithFiguresThatNoTrainingComesToIsRefused) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "checkpoint/save.h"
+#include "optim/registry.h"
 #include "util/error.h"
 
 namespace transnormer::test {
@@ -21,7 +22,7 @@ TinyTraining::TinyTraining(std::uint64_t seed)
   const ModelSize size = model_size(config, tokenizer.get());
   model = std::make_shared<TransNormer>(config.model, size, at::kCPU);
   initialize(*model, seed);
-  optimizer = std::make_unique<AdamW>(named_tensors(*model), config.optimizer);
+  optimizer = make_optimizer(named_tensors(*model), config.optimizer);
   for (const at::Tensor& gradient : optimizer->gradients()) {
     gradient.copy_(at::arange(gradient.numel()).view(gradient.sizes()).sin());
   }

@@ -26,7 +26,7 @@ class TinyTraining {
   Config config;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<TransNormer> model;
-  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   TrainingState state;
   std::vector<std::int64_t> unigram_counts;
 };

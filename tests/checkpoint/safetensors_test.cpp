@@ -156,12 +156,25 @@ TEST_F(Safetensors, NameWhatDoesNotMatch) {
   const NamedTensor a{"a", at::zeros({2, 3})};
   const NamedTensor b{"b", at::zeros({1})};
   EXPECT_THAT(reading_fault({a, b, {"c", at::zeros({1})}}), HasSubstr("tensor c is missing"));
-  EXPECT_THAT(reading_fault({a}), HasSubstr("tensor b has no place"));
+  EXPECT_THAT(reading_fault({a}), HasSubstr("tensor b has no place here"));
+  EXPECT_THAT(reading_fault({{"x", b.tensor}, b, {"y", b.tensor}}),
+              HasSubstr("tensors x, y are missing; tensor a has no place here"));
   EXPECT_THAT(reading_fault({{"a", at::zeros({3, 2})}, b}),
               AllOf(HasSubstr("tensor a has the shape [2, 3], expected [3, 2]"),
                     HasSubstr(path_.string())));
   EXPECT_THAT(reading_fault({a, {"b", at::zeros({1}, at::kLong)}}),
               HasSubstr("tensor b holds numbers of type F32, expected I64"));
+}
+
+TEST_F(Safetensors, AreReadByNameInAnyOrder) {
+  write_safetensors(path_, {{"a", at::ones({2})}, {"b", at::full({2}, 2.0)}});
+  const at::Tensor a = at::zeros({2});
+  const at::Tensor b = at::zeros({2});
+  const auto version = a._version();
+  read_safetensors(InputFile(path_), {{"b", b}, {"a", a}});
+  EXPECT_TRUE(at::equal(a, at::ones({2})));
+  EXPECT_TRUE(at::equal(b, at::full({2}, 2.0)));
+  EXPECT_GT(a._version(), version);  // copies of it know that they are old
 }
 
 TEST_F(Safetensors, AreNotTouchedWhereOneDoesNotMatch) {

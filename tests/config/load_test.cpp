@@ -104,7 +104,7 @@ TEST(ConfigLayers, ASetTakesAnObjectForASectionAndForAUnion) {
   const Config config = config_of(
       "{}", {R"(model={"variant": "custom", "layers": 3})",
              R"(model.early={"attention": "diag", "block": 32})", R"(data.train={a,b}.txt)"});
-  EXPECT_EQ(std::get<DiagAttentionConfig>(config.model.early).block, 32);
+  EXPECT_EQ(config.model.early.get<DiagAttentionConfig>().block, 32);
   EXPECT_EQ(config.model.layers, 3);
   EXPECT_THAT(config.data.train, ElementsAre(testing::EndsWith("/{a,b}.txt")));
   EXPECT_THAT(faults_of("{}", {"model.layers={}"}), ElementsAre(HasSubstr("model.layers")));

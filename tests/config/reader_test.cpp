@@ -110,7 +110,7 @@ TEST(ConfigSet, IsReadByTheTypeOfTheField) {
   EXPECT_EQ(config.model.dropout, 0.25);
   EXPECT_EQ(config.train.steps, 2000);
   EXPECT_EQ(config.run_name, "12");
-  EXPECT_EQ(config.optimizer.betas, (std::array{0.8, 0.95}));
+  EXPECT_EQ(config.optimizer.rule.get<AdamWConfig>().betas, (std::array{0.8, 0.95}));
   EXPECT_EQ(config.train.precision, Precision::bf16);
   EXPECT_EQ(config.tokenizer.path, "");
   EXPECT_EQ(config.train.seed, 5);

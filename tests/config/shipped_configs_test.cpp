@@ -58,8 +58,8 @@ TEST(ShippedConfigs, KeepThePublishedRecipe) {
     EXPECT_EQ(c.schedule.warmup_steps, 8000);
     EXPECT_EQ(c.schedule.warmup_init_lr, 1e-7);
     EXPECT_EQ(c.optimizer.lr, 5e-4);
-    EXPECT_EQ(c.optimizer.betas, (std::array{0.9, 0.98}));
-    EXPECT_EQ(c.optimizer.eps, 1e-8);
+    EXPECT_EQ(c.optimizer.rule.get<AdamWConfig>().betas, (std::array{0.9, 0.98}));
+    EXPECT_EQ(c.optimizer.rule.get<AdamWConfig>().eps, 1e-8);
     EXPECT_EQ(c.optimizer.weight_decay, 0.01);
     EXPECT_EQ(c.optimizer.clip_norm, 0);
   }

@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "config/load.h"
+#include "model/attention/diag.h"
+#include "model/attention/norm.h"
+#include "optim/adamw.h"
 #include "util/error.h"
 
 namespace transnormer {

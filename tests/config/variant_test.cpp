@@ -33,8 +33,8 @@ TEST(ModelVariant, T2IsSoftmaxInBlocksThenElu1) {
 
 TEST(ModelVariant, TransformerIsTheSoftmaxBaseline) {
   const ModelConfig m = config_of(R"({"model": {"variant": "transformer"}})").model;
-  EXPECT_EQ(m.early, AttentionConfig(SoftmaxAttentionConfig{}));
-  EXPECT_EQ(m.late, AttentionConfig(SoftmaxAttentionConfig{}));
+  EXPECT_EQ(m.early, AttentionConfig("softmax"));
+  EXPECT_EQ(m.late, AttentionConfig("softmax"));
   EXPECT_EQ(m.norm, NormKind::layer);
   EXPECT_EQ(m.ffn, FfnKind::mlp);
   EXPECT_EQ(m.ffn_activation, Activation::relu);

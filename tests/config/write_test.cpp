@@ -28,7 +28,7 @@ constexpr const char* kDefaults = R"({
     "model_type": "unigram", "byte_fallback": true, "sample_lines": 0
   },
   "optimizer": {
-    "name": "adamw", "lr": 0.0005, "betas": [0.9, 0.98], "eps": 1e-08, "weight_decay": 0.01,
+    "name": "adamw", "betas": [0.9, 0.98], "eps": 1e-08, "lr": 0.0005, "weight_decay": 0.01,
     "clip_norm": 0.0
   },
   "schedule": {
@@ -81,7 +81,7 @@ TEST(ConfigChanges, NameEachKeyThatDiffers) {
   Config after = before;
   after.train.steps = 5;
   after.model.early = DiagAttentionConfig{.block = 32};
-  after.optimizer.betas = {0.8, 0.9};
+  after.optimizer.rule = AdamWConfig{.betas = {0.8, 0.9}};
   const std::vector<ConfigChange> changes = config_changes(before, after);
   ASSERT_EQ(changes.size(), 3U);
   EXPECT_EQ(changes[0].key, "model.early.block");
@@ -98,7 +98,7 @@ TEST(ConfigChanges, NameEachKeyThatDiffers) {
 TEST(ConfigChanges, OfTheKindOfAnAttentionAreRefused) {
   Config before = config_of("{}");
   Config after = before;
-  after.model.late = SoftmaxAttentionConfig{};
+  after.model.late = "softmax";
   const std::vector<ConfigChange> changes = config_changes(before, after);
   ASSERT_EQ(changes.size(), 1U);
   EXPECT_EQ(changes[0].key, "model.late.attention");
@@ -132,7 +132,7 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                  .causal = false};
   other.data = {{"a"}, {"b"}, {"c"}, "d", 1, SampleBreak::none, LineEnd::none};
   other.tokenizer = {TokenizerType::sentencepiece, "p", 1, 2, 1, SentencePieceModel::bpe, false, 1};
-  other.optimizer = {OptimizerKind::adamw, 1, {0, 0}, 1, 1, 1};
+  other.optimizer = {AdamWConfig{{0, 0}, 1}, 1, 1, 1};
   other.schedule = {ScheduleKind::cosine, 1, 1, 1, 2};
   other.train = {1,
                  1,
@@ -180,8 +180,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "distributed.backend",
                                         "distributed.timeout_s",
                                         "distributed.bucket_mb"};
-  const std::vector<std::string> warn{"optimizer.lr",           "optimizer.betas",
-                                      "optimizer.eps",          "optimizer.weight_decay",
+  const std::vector<std::string> warn{"optimizer.betas",        "optimizer.eps",
+                                      "optimizer.lr",           "optimizer.weight_decay",
                                       "optimizer.clip_norm",    "schedule.name",
                                       "schedule.warmup_steps",  "schedule.warmup_init_lr",
                                       "schedule.min_lr",        "schedule.power",

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "model/attention/diag.h"
 #include "model/weights.h"
 #include "util/error.h"
 

@@ -1,6 +1,8 @@
 #include "generate/generate.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -10,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "model/attention/diag.h"
+#include "model/attention/norm.h"
 #include "model/weights.h"
 #include "util/error.h"
 
@@ -18,6 +22,34 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+
+// Counts what is asked of LibTorch's allocator; installed before anything stands before it.
+class CountingAllocator : public c10::Allocator {
+ public:
+  at::DataPtr allocate(std::size_t bytes) override {
+    calls += bytes > 0 ? 1 : 0;
+    return source_->allocate(bytes);
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    source_->copy_data(to, from, bytes);
+  }
+  [[nodiscard]] at::DeleterFnPtr raw_deleter() const override { return source_->raw_deleter(); }
+
+  std::int64_t calls = 0;
+
+ private:
+  c10::Allocator* source_ = c10::GetCPUAllocator();
+};
+
+CountingAllocator& counted() {
+  static auto* const allocator = new CountingAllocator;
+  return *allocator;
+}
+
+const bool installed = [] {
+  c10::SetCPUAllocator(&counted());
+  return true;
+}();
 
 constexpr std::int64_t kVocab = 37;
 constexpr std::int64_t kTrainedLength = 16;
@@ -44,7 +76,7 @@ std::vector<std::shared_ptr<TransNormer>> models() {
       small_model(
           DiagAttentionConfig{.score = ScoreKind::relu, .block = 8, .output_norm = NormKind::srms},
           NormAttentionConfig{.kernel = FeatureMap::elu}),
-      small_model(SoftmaxAttentionConfig{}, SoftmaxAttentionConfig{}),
+      small_model("softmax", "softmax"),
   };
 }
 
@@ -80,7 +112,7 @@ TEST(Generate, SampledTokensAreThoseOfTheParallelForm) {
     std::vector<TokenId> tokens = kInputs;
     for (std::uint64_t i = 0; i < 40; ++i) {
       const at::Tensor row = parallel_logits(*model, tokens)[-1].contiguous();
-      tokens.push_back(sample_token({row.data_ptr<float>(), kVocab}, options.sampling, i));
+      tokens.push_back(Sampler(options.sampling).sample({row.data_ptr<float>(), kVocab}, i));
     }
     const std::vector<TokenId> expected(tokens.begin() + std::ssize(kInputs), tokens.end());
     EXPECT_EQ(generate(*model, kInputs, options), expected);
@@ -118,6 +150,23 @@ TEST(Generate, TellsEachTokenAtOnceAndEndsWhenTold) {
   const std::vector<TokenId> chosen = generate(*model, kInputs, options);
   EXPECT_EQ(chosen.size(), 4U);
   EXPECT_EQ(told, chosen);
+}
+
+TEST(Generate, AsksForNoMemoryForATokenOnceItIsWarm) {
+  ASSERT_TRUE(installed);
+  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
+    const auto model = small_model(DiagAttentionConfig{.block = 8}, NormAttentionConfig{});
+    std::vector<std::int64_t> calls;
+    GenerateOptions options{.max_tokens = 60};
+    options.compute = compute;
+    options.on_token = [&calls](TokenId) {
+      calls.push_back(counted().calls);
+      return true;
+    };
+    (void)generate(*model, kInputs, options);
+    EXPECT_GT(calls.front(), 0);
+    EXPECT_EQ(calls[59], calls[20]) << compute;
+  }
 }
 
 TEST(Generate, MakesNothingWhenAskedForNothing) {

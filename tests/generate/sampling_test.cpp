@@ -30,7 +30,7 @@ std::vector<float> logits_of(const std::vector<double>& probabilities) {
 std::map<TokenId, double> shares(const std::vector<float>& logits, const SamplingOptions& options) {
   std::map<TokenId, double> seen;
   for (std::int64_t i = 0; i < kDraws; ++i) {
-    seen[sample_token(logits, options, static_cast<std::uint64_t>(i))] += 1.0 / kDraws;
+    seen[Sampler(options).sample(logits, static_cast<std::uint64_t>(i))] += 1.0 / kDraws;
   }
   return seen;
 }
@@ -74,7 +74,7 @@ TEST(Sampling, TopPCountsShareOfWhatTopKLeft) {
 
 TEST(Sampling, EqualLogitsRankByTokenId) {
   const std::vector<float> logits{0.0F, 2.0F, 2.0F, 1.0F, 2.0F};
-  EXPECT_EQ(sample_token(logits, {.temperature = 0}, 0), 1);
+  EXPECT_EQ(Sampler({.temperature = 0}).sample(logits, 0), 1);
   EXPECT_THAT(shares(logits, {.top_k = 1}), ElementsAre(Key(1)));
   EXPECT_THAT(shares(logits, {.top_k = 2}), ElementsAre(Key(1), Key(2)));
   EXPECT_THAT(shares(logits, {.top_p = 0.01}), ElementsAre(Key(1)));
@@ -83,7 +83,7 @@ TEST(Sampling, EqualLogitsRankByTokenId) {
 TEST(Sampling, TemperatureZeroTakesTheMostLikelyAtAnySeed) {
   const std::vector<float> logits = logits_of({0.1, 0.3, 0.35, 0.25});
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    EXPECT_EQ(sample_token(logits, {.temperature = 0, .seed = seed}, seed), 2);
+    EXPECT_EQ(Sampler({.temperature = 0, .seed = seed}).sample(logits, seed), 2);
   }
 }
 
@@ -92,7 +92,7 @@ TEST(Sampling, IsAFunctionOfSeedAndIndex) {
   const auto sequence = [&logits](std::uint64_t seed) {
     std::vector<TokenId> ids;
     for (std::uint64_t i = 0; i < 20; ++i) {
-      ids.push_back(sample_token(logits, {.seed = seed}, i));
+      ids.push_back(Sampler({.seed = seed}).sample(logits, i));
     }
     return ids;
   };
@@ -121,7 +121,7 @@ TEST(Sampling, RefusesOptionsOutOfRangeAllAtOnce) {
 }
 
 TEST(Sampling, RefusesLogitsThatAreNotNumbers) {
-  EXPECT_THROW((void)sample_token(std::vector<float>{0.0F, std::nanf("")}, {}, 0), UserError);
+  EXPECT_THROW((void)Sampler({}).sample(std::vector<float>{0.0F, std::nanf("")}, 0), UserError);
 }
 
 }  // namespace

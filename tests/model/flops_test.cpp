@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/attention/diag.h"
 #include "model/footprint.h"
 #include "model/models.h"
 

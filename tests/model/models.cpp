@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "config/variant.h"
+#include "model/attention/diag.h"
+#include "model/attention/norm.h"
 #include "model/weights.h"
 #include "ops/loss/linear_cross_entropy.h"
 
@@ -26,8 +28,8 @@ ModelConfig small_config(ModelVariant variant) {
   config.dim = 24;
   config.heads = 2;
   reset_parts(config, variant);
-  if (auto* diag = std::get_if<DiagAttentionConfig>(&config.early)) {
-    diag->block = 8;
+  if (config.early.holds<DiagAttentionConfig>()) {
+    config.early.get<DiagAttentionConfig>().block = 8;
   }
   return config;
 }
@@ -40,7 +42,7 @@ std::vector<NamedConfig> many_configs() {
       changed("norm attention only", [](ModelConfig& c) { c.early_layers = 0; }),
       changed("block attention only", [](ModelConfig& c) { c.early_layers = c.layers; }),
       changed("swapped order", [](ModelConfig& c) { std::swap(c.early, c.late); }),
-      changed("softmax with lrpe", [](ModelConfig& c) { c.late = SoftmaxAttentionConfig{}; }),
+      changed("softmax with lrpe", [](ModelConfig& c) { c.late = "softmax"; }),
       changed("post norm", [](ModelConfig& c) { c.norm_placement = NormPlacement::post; }),
       changed("post norm with gains",
               [](ModelConfig& c) {

@@ -9,6 +9,7 @@
 #include "ops/attention/block_attention.h"
 #include "ops/attention/causal_linear_attention.h"
 #include "ops/attention/lrpe.h"
+#include "ops/kernels/step.h"
 #include "ops/norm.h"
 #include "ops/reference.h"
 #include "ops/runtime/kernel_view.h"
@@ -120,6 +121,47 @@ TEST_P(KernelsOf, BlockAttentionIsFilledAlike) {
       k.block_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]), out(o[3]),
                                  nullptr);
     });
+  }
+}
+
+// Token by token what chunks of them are, to within rounding.
+TEST_P(KernelsOf, StepsOfLinearAttentionGoOnAsTheChunksDo) {
+  const Scratch scratch(kernels::linear_attention_scratch(2, 13, 13));
+  const kernels::LinearAttention whole{0, 2, 70, 2, 13, 13, scratch.data()};
+  const kernels::LinearAttention step{0, 2, 1, 2, 13, 13, scratch.data()};
+  for (const auto* const* k = kernels::all_kernels(); *k != nullptr; ++k) {
+    const at::Tensor expected = at::full_like(a, NAN), y = at::full_like(a, NAN);
+    const at::Tensor chunk_state = normal({2, 13, 13}, 9), state = chunk_state.clone();
+    (*k)->linear_attention(whole, in(a), in(b), in(c), out(expected),
+                           chunk_state.mutable_data_ptr<float>());
+    for (std::int64_t t = 0; t < 70; ++t) {
+      const std::int64_t place = t * 2 * 13;
+      (*k)->step->linear_attention(step, in(a, place), in(b, place), in(c, place), out(y, place),
+                                   state.mutable_data_ptr<float>());
+    }
+    EXPECT_LT(distance(y, expected), GetParam() == at::kFloat ? 2e-6 : 0x1.01p-7) << (*k)->name;
+    EXPECT_LT(distance(state, chunk_state), 2e-6) << (*k)->name;
+  }
+}
+
+// The last query of a block meets all of its keys.
+TEST_P(KernelsOf, StepsToACacheAreTheLastRowsOfTheBlock) {
+  for (const bool softmax : {true, false}) {
+    for (const std::int64_t keys : {1, 5, 33}) {
+      const Scratch scratch(kernels::block_attention_scratch(33, 13));
+      const kernels::Mask none{};
+      const kernels::BlockAttention block{0,     2,    keys,          2, 13, 33, 0.3F, softmax,
+                                          false, none, scratch.data()};
+      const kernels::CachedAttention step{0, 2, 2, 13, keys, 0.3F, softmax, scratch.data(), 0, 0};
+      for (const auto* const* k = kernels::all_kernels(); *k != nullptr; ++k) {
+        const at::Tensor expected = at::full_like(a, NAN);
+        const at::Tensor y = at::full({2, 13}, NAN, a.options());
+        (*k)->block_attention(block, in(a), in(b), in(c), out(expected));
+        (*k)->step->cached_attention(step, in(a, (keys - 1) * 26), in(b), in(c), out(y));
+        EXPECT_LT(distance(y, expected[0][keys - 1]), GetParam() == at::kFloat ? 2e-6 : 0x1.01p-7)
+            << (*k)->name << ' ' << softmax << ' ' << keys;
+      }
+    }
   }
 }
 

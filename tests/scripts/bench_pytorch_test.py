@@ -32,9 +32,10 @@ def run(*arguments):
 class FakeSide:
     """A side whose turns are known beforehand."""
 
-    def __init__(self, name, *turns, linear_attention=None):
+    def __init__(self, name, *turns, linear_attention=None, precision="bf16", weight_speeds=()):
         self.name, self.turns, self.linear_attention = name, list(turns), linear_attention
-        self.closed = False
+        self.case = {"length": 512, "batch_size": 8, "mode": "train", "precision": precision}
+        self.weight_speeds, self.closed = weight_speeds, False
 
     def turn(self):
         turn = self.turns.pop(0)
@@ -68,6 +69,24 @@ class Measuring(unittest.TestCase):
         self.assertEqual([rows[1][key] for key in ("tokens_per_s", "tokens_per_s_median", "ratio",
                                                    "linear_attention")], [150, 85, 2, "chunked"])
 
+    def test_divides_within_a_case_and_by_the_first_of_theirs(self):
+        rows, _ = measure(FakeSide("ours", (300, 1, 1)), FakeSide("theirs", (100, 1, 1)),
+                          FakeSide("ours", (800, 1, 1), precision="fp32"),
+                          FakeSide("theirs", (200, 1, 1), precision="fp32"), rounds=1)
+        self.assertEqual([row["ratio"] for row in rows], [None, 3, None, 4])
+        self.assertEqual([row["times_first"] for row in rows], [3, 1, 8, 2])
+
+    def test_keeps_the_best_speeds_of_the_weights(self):
+        speeds = [(10e9, 30e9), (20e9, 25e9)]
+        rows, _ = measure(FakeSide("ours", (1, 1, 1), weight_speeds=speeds), rounds=1)
+        self.assertEqual((rows[0]["products_bytes_per_s"], rows[0]["reading_bytes_per_s"]),
+                         (20e9, 30e9))
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            bench_pytorch.show({"device": "cpu", "threads": 2, "parameters": 10, "rounds": 1,
+                                "rows": rows})
+        self.assertIn("products alone, bf16, batch 8: weights at 20.0 GB/s, 67% of reading "
+                      "(30.0 GB/s)", said.getvalue())
+
     def test_goes_on_without_a_side_that_fails(self):
         failing = FakeSide("theirs", "out of memory")
         rows, said = measure(FakeSide("ours", (2, 2, 1), (2, 2, 1)), failing,
@@ -79,14 +98,14 @@ class Measuring(unittest.TestCase):
     def test_shows_a_failed_side_with_its_reason_and_no_ratio(self):
         rows, _ = measure(FakeSide("ours", (2000, 2000, 1 << 30)), FakeSide("theirs", "out of memory"),
                           FakeSide("others", (1000, 800, 3 << 20)), rounds=1)
-        common = {"length": 512, "batch_size": 8, "mode": "train", "precision": "bf16"}
         with contextlib.redirect_stdout(io.StringIO()) as said:
             bench_pytorch.show({"device": "cpu", "threads": 2, "parameters": 10, "rounds": 1,
-                                "rows": [{**row, **common} for row in rows]})
+                                "rows": rows})
         _, _, ours, theirs, others = said.getvalue().splitlines()
-        self.assertEqual(ours.split(), ["ours", "512", "8", "2,000.0", "2,000.0", "1.00", "GiB"])
-        self.assertEqual(theirs.split(), ["theirs", "512", "8", "out", "of", "memory", "-"])
-        self.assertEqual(others.split(), ["others", "512", "8", "1,000.0", "800.0", "3", "MiB", "2.00"])
+        self.assertEqual(ours.split(), ["ours", "bf16", "512", "8", "2,000.0", "2,000.0", "1.00", "GiB", "2.00"])
+        self.assertEqual(theirs.split(), ["theirs", "bf16", "512", "8", "out", "of", "memory", "-", "-"])
+        self.assertEqual(others.split(), ["others", "bf16", "512", "8", "1,000.0", "800.0", "3", "MiB", "2.00",
+                                          "1.00"])
 
 
 class ChoosingAForm(unittest.TestCase):
@@ -129,7 +148,8 @@ class AWorker(unittest.TestCase):
     def test_of_another_model_is_never_timed(self):
         worker = mock.Mock()
         worker.hear.return_value = {"tensors": {"embed.weight": [7, 4], "more": [1]}}
-        side = bench_pytorch.PyTorch({"compiled": False, "linear_attention": None},
+        case = {"length": 1, "batch_size": 1, "mode": "train", "precision": "fp32"}
+        side = bench_pytorch.PyTorch({"compiled": False, "linear_attention": None, **case},
                                      {"embed.weight": [8, 4], "less": [1]})
         with mock.patch.object(bench_pytorch, "Worker", return_value=worker), \
                 self.assertRaisesRegex(SystemExit, "not the same model: embed.weight, less, more"):
@@ -193,6 +213,27 @@ class BesideTheProgram(unittest.TestCase):
             self.assertGreater(row["peak_memory_bytes"], 10 << 20)
         for ours, theirs in zip(rows[::2], rows[1::2]):
             self.assertAlmostEqual(theirs["ratio"], ours["tokens_per_s"] / theirs["tokens_per_s"])
+
+    def test_decodes_in_each_type_and_batch_in_turn(self):
+        sets = [word for setting in [*self.SMALL, "position=learned"]
+                for word in ("--set", "model." + setting)]
+        status, answer, said = run(ROOT / "configs/tiny.json", *sets, "--mode", "decode",
+                                   "--lengths", "20", "--batch-size", "1,3", "--rounds", "1",
+                                   "--repeat", "1", "--device", "cpu", "--transnormer", PROGRAM,
+                                   "--json")
+        self.assertEqual(status, 0, said)
+        rows = json.loads(answer)["rows"]
+        self.assertEqual([(row["side"], row["precision"], row["batch_size"]) for row in rows],
+                         [(side, precision, batch) for precision in ("fp32", "bf16")
+                          for batch in (1, 3) for side in ("transnormer", "PyTorch eager")])
+        for row in rows:
+            self.assertIsNone(row["error"])
+            self.assertEqual((row["length"], row["mode"]), (20, "decode"))
+            self.assertAlmostEqual(row["times_first"],
+                                   row["tokens_per_s"] / rows[1]["tokens_per_s"])
+        for ours in rows[::2]:
+            self.assertGreater(ours["products_bytes_per_s"], 0)
+            self.assertGreater(ours["reading_bytes_per_s"], 0)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,30 @@ class TheModel(unittest.TestCase):
                     self.assertAlmostEqual(model.loss(tokens, targets).item(),
                                            baseline[f"{case}/loss"].item(), 5)
 
+    def test_decodes_the_logits_of_the_baselines_token_by_token(self):
+        for name, baseline, model in self.models():
+            with self.subTest(model=name), torch.no_grad():
+                tokens = baseline["odd/tokens"]
+                states = model.start(*tokens.shape)
+                logits = [model.step(column, states, position)
+                          for position, column in enumerate(tokens.split(1, 1))]
+                torch.testing.assert_close(torch.cat(logits, 1), baseline["odd/logits"],
+                                           rtol=1e-4, atol=1e-4)
+
+    def test_decodes_in_half_precision_but_for_rounding(self):
+        for name in MODELS:
+            with self.subTest(model=name), torch.no_grad():
+                torch.manual_seed(1)
+                whole = pytorch_model.TransNormer(MODELS[name], 41, 64)
+                half = pytorch_model.TransNormer(MODELS[name], 41, 64, compute=torch.bfloat16)
+                half.load_state_dict(whole.state_dict())
+                states, tokens = half.to_compute().start(1, 40), torch.arange(40)[None]
+                logits = torch.cat([half.step(column, states, position)
+                                    for position, column in enumerate(tokens.split(1, 1))], 1)
+                self.assertEqual(logits.dtype, torch.bfloat16)
+                error = (logits - whole(tokens)).norm() / whole(tokens).norm()
+                self.assertLess(error.item(), 0.03)
+
     def test_has_the_gradients_of_the_baselines(self):
         for name, baseline, model in self.models():
             model.loss(baseline["odd/tokens"], baseline["odd/targets"]).backward()

@@ -13,7 +13,7 @@
 #include "ops/cuda_device.h"
 #include "optim/gradients.h"
 #include "optim/loss_scaler.h"
-#include "optim/optimizer.h"
+#include "optim/registry.h"
 #include "task/causal.h"
 #include "train/gradient_statistics.h"
 #include "train/meter.h"
@@ -70,10 +70,10 @@ Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType co
                  int updates = 5, Passes passes = Passes::launched) {
   Trained trained;
   trained.model = make_model_on(device, config);
-  AdamW optimizer(named_tensors(*trained.model), {});
+  const auto optimizer = make_optimizer(named_tensors(*trained.model), {});
   LossScaler scaler(compute == at::kHalf);
   UpdateStep step(
-      causal_loss, *trained.model, optimizer, scaler,
+      causal_loss, *trained.model, *optimizer, scaler,
       {.compute = compute, .seed = 5, .clip_norm = 0.5, .captures = passes == Passes::captured});
   TrainingState state;
   const std::vector<Batch> batches = make_update();
@@ -226,13 +226,13 @@ TEST_F(CudaModel, GradientStatisticsAgreeAndMemoryIsCounted) {
   const at::Tensor tokens = random_tokens(3, 37, 2), targets = random_tokens(3, 37, 3);
   const auto measure = [&](at::Device where) {
     const auto model = make_model_on(where, small_config(ModelVariant::t2));
-    AdamW optimizer(named_tensors(*model), {});
+    const auto optimizer = make_optimizer(named_tensors(*model), {});
     accumulate_loss(*model, tokens.to(where), targets.to(where), {});
     std::map<std::string, RunningMoments> moments;
-    const GradientStatistics statistics(optimizer.parameters());
+    const GradientStatistics statistics(optimizer->parameters());
     EXPECT_GT(used_memory_bytes(where), 0);
-    EXPECT_FALSE(statistics.sample(optimizer.gradients(), 64).empty());
-    return statistics.measure(optimizer.gradients(), gradient_norms(optimizer.gradients()),
+    EXPECT_FALSE(statistics.sample(optimizer->gradients(), 64).empty());
+    return statistics.measure(optimizer->gradients(), gradient_norms(optimizer->gradients()),
                               moments);
   };
   const auto here = measure(at::kCPU), there = measure(device);

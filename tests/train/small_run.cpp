@@ -124,7 +124,7 @@ ExitStatus run_loop(TrainingRun& run, Recorded& recorded) {
 // Operators gather the gradients of weights themselves, so the hook does not see them pass.
 void poison_gradients(TrainingRun& run, std::int64_t first, std::int64_t last) {
   const auto& state = run.state;
-  const at::Tensor parameter = run.optimizer.parameters()[1].tensor;
+  const at::Tensor parameter = run.optimizer->parameters()[1].tensor;
   parameter.register_hook([&state, first, last, gathered = parameter.grad()](const at::Tensor&) {
     if (state.step >= first && state.step < last) {
       gathered.fill_(std::numeric_limits<double>::quiet_NaN());

@@ -154,7 +154,7 @@ TEST(TrainingLoop, ANonFiniteUpdateIsSkippedAndTrainingGoesOn) {
   ASSERT_FALSE(weights_at_skip.empty());
   EXPECT_EQ(run->state.skipped_updates, 1);
   EXPECT_EQ(run->state.step, 6);
-  EXPECT_EQ(run->optimizer.updates(), 5);
+  EXPECT_EQ(run->optimizer->updates(), 5);
   for (const NamedTensor& parameter : named_tensors(*run->model)) {
     EXPECT_TRUE(at::isfinite(parameter.tensor).all().item<bool>()) << parameter.name;
   }
@@ -276,7 +276,7 @@ TEST(TrainingLoop, ALossFarAboveGuessingEndsTrainingAndNamesTheCheckpointFromBef
 TEST(TrainingLoop, AFaultOfTheUsersOnTheWayIsThrownOnAfterSaving) {
   const SmallRun runs;
   const auto run = set_up(runs.request("run", {"checkpoint.every=0"}));
-  run->optimizer.parameters()[1].tensor.register_hook([&run](const at::Tensor&) {
+  run->optimizer->parameters()[1].tensor.register_hook([&run](const at::Tensor&) {
     if (run->state.step == 3) {
       throw UserError("the tokens can no longer be read");
     }
@@ -290,7 +290,7 @@ TEST(TrainingLoop, AFaultOfTheUsersOnTheWayIsThrownOnAfterSaving) {
 TEST(TrainingLoop, WhereMemoryEndsInAnUpdateTheStateBeforeItIsSaved) {
   const SmallRun runs;
   const auto run = set_up(runs.request("run", {"checkpoint.every=0"}));
-  run->optimizer.parameters()[1].tensor.register_hook([&run](const at::Tensor&) {
+  run->optimizer->parameters()[1].tensor.register_hook([&run](const at::Tensor&) {
     if (run->state.step == 3) {
       throw std::bad_alloc();
     }

@@ -7,9 +7,10 @@
 #include <memory>
 
 #include "data/samples.h"
+#include "model/attention/diag.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
-#include "optim/optimizer.h"
+#include "optim/registry.h"
 #include "task/causal.h"
 
 namespace transnormer {
@@ -63,14 +64,14 @@ std::vector<Batch> make_update(std::int64_t micro_batch_size) {
 struct Trained {
   explicit Trained(double dropout, UpdateStep::Options options = {.seed = 3})
       : model(make_model(dropout)),
-        optimizer(named_tensors(*model), {}),
+        optimizer(make_optimizer(named_tensors(*model), {})),
         scaler(false),
-        step(causal_loss, *model, optimizer, scaler, options) {}
+        step(causal_loss, *model, *optimizer, scaler, options) {}
 
-  [[nodiscard]] std::vector<at::Tensor> gradients() const { return optimizer.gradients(); }
+  [[nodiscard]] std::vector<at::Tensor> gradients() const { return optimizer->gradients(); }
 
   std::shared_ptr<TransNormer> model;
-  AdamW optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   UpdateStep step;
 };

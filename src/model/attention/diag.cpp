@@ -1,4 +1,6 @@
 // DiagAttention: ordinary attention inside non-overlapping blocks.
+#include "model/attention/diag.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -88,9 +90,21 @@ class DiagAttention : public ProjectedAttention {
 
 }  // namespace
 
-std::shared_ptr<Attention> make_attention(const DiagAttentionConfig& config,
-                                          const AttentionSettings& settings) {
-  return std::make_shared<DiagAttention>(config, settings);
+void DiagAttentionConfig::visit(FieldVisitor& visitor) {
+  visit_choice(visitor,
+               {"score", "How scores become weights: softmax, or ReLU without a sum (ReLA)"}, score,
+               kScoreNames);
+  visitor.integer({"block", "Length of the non-overlapping blocks", OnResume::refuse, "tokens"},
+                  block, {1, kMaxSize});
+  visit_choice(visitor, {"output_norm", "Norm of the merged heads"}, output_norm, kOutputNormNames);
 }
+
+std::shared_ptr<Attention> DiagAttentionConfig::make(const AttentionSettings& settings) const {
+  return std::make_shared<DiagAttention>(*this, settings);
+}
+
+namespace {
+[[maybe_unused]] const bool kAdded = add_attention<DiagAttentionConfig>();
+}  // namespace
 
 }  // namespace transnormer

@@ -1,4 +1,6 @@
 // NormAttention: linear attention without a denominator, its output normalised.
+#include "model/attention/norm.h"
+
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -54,9 +56,18 @@ class NormAttention : public ProjectedAttention {
 
 }  // namespace
 
-std::shared_ptr<Attention> make_attention(const NormAttentionConfig& config,
-                                          const AttentionSettings& settings) {
-  return std::make_shared<NormAttention>(config, settings);
+void NormAttentionConfig::visit(FieldVisitor& visitor) {
+  visit_choice(visitor, {"kernel", "Feature map of queries and keys: 1 + elu, or elu"}, kernel,
+               kFeatureMapNames);
+  visit_choice(visitor, {"output_norm", "Norm of the merged heads"}, output_norm, kOutputNormNames);
 }
+
+std::shared_ptr<Attention> NormAttentionConfig::make(const AttentionSettings& settings) const {
+  return std::make_shared<NormAttention>(*this, settings);
+}
+
+namespace {
+[[maybe_unused]] const bool kAdded = add_attention<NormAttentionConfig>();
+}  // namespace
 
 }  // namespace transnormer

@@ -11,6 +11,15 @@
 namespace transnormer {
 namespace {
 
+struct SoftmaxAttentionConfig {
+  static constexpr const char* kName = "softmax";
+  static constexpr const char* kHelp = "Scaled dot-product attention over the whole sequence";
+
+  void visit(FieldVisitor&) {}
+  [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
+  bool operator==(const SoftmaxAttentionConfig&) const = default;
+};
+
 class SoftmaxAttention : public ProjectedAttention {
  public:
   explicit SoftmaxAttention(const AttentionSettings& settings)
@@ -50,11 +59,11 @@ class SoftmaxAttention : public ProjectedAttention {
   double scale_;
 };
 
-}  // namespace
-
-std::shared_ptr<Attention> make_attention(const SoftmaxAttentionConfig&,
-                                          const AttentionSettings& settings) {
+std::shared_ptr<Attention> SoftmaxAttentionConfig::make(const AttentionSettings& settings) const {
   return std::make_shared<SoftmaxAttention>(settings);
 }
 
+[[maybe_unused]] const bool kAdded = add_attention<SoftmaxAttentionConfig>();
+
+}  // namespace
 }  // namespace transnormer

@@ -9,10 +9,12 @@
 
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/block_attention_tensor.h"
+#include "ops/kernels/step.h"
 #include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/philox_tensor.h"
 #include "ops/runtime/scratch.h"
+#include "ops/runtime/short_loop.h"
 
 namespace transnormer::ops {
 namespace {
@@ -180,6 +182,45 @@ at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::T
       .narrow(1, 0, time);
 }
 
+// Whether rows [batch, time, heads, dim] of a cache are dense within a batch row.
+bool dense_rows(const at::Tensor& x) {
+  return x.stride(3) == 1 && x.stride(2) == x.size(3) && x.stride(1) == x.size(2) * x.size(3);
+}
+
+bool step_kernel_fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  return q.is_cpu() && kernel_serves(q, &kernels::Kernels::step) && q.size(1) == 1 &&
+         k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type() &&
+         k.size(1) > 0 && k.sizes() == v.sizes() && k.strides() == v.strides() && dense_rows(k);
+}
+
+// One time on a CPU, dense_rows() in the cache.
+at::Tensor step_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        ScoreKind score, double scale) {
+  const at::Tensor queries = q.contiguous();
+  const at::Tensor y = empty_dense(queries);
+  const kernels::CachedAttention shape{.first = 0,
+                                       .last = 0,
+                                       .heads = k.size(2),
+                                       .dim = k.size(3),
+                                       .keys = k.size(1),
+                                       .scale = static_cast<float>(scale),
+                                       .softmax = score == ScoreKind::softmax,
+                                       .scratch = nullptr,
+                                       .query_stride = k.size(2) * k.size(3),
+                                       .cache_stride = k.stride(0)};
+  short_parallel_for(
+      q.size(0) * shape.heads, std::max<std::int64_t>(kGrain / (shape.keys * shape.dim), 1),
+      [&](std::int64_t first, std::int64_t last) {
+        const Scratch scratch(kernels::cached_attention_scratch(shape.keys, shape.dim));
+        kernels::CachedAttention part = shape;
+        part.first = first;
+        part.last = last;
+        part.scratch = scratch.data();
+        kernels_in_use(at::kCPU).step->cached_attention(part, in(queries), in(k), in(v), out(y));
+      });
+  return y;
+}
+
 }  // namespace
 
 at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -199,6 +240,9 @@ at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 at::Tensor attention_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           ScoreKind score, double scale) {
   const at::NoGradGuard no_gradients;
+  if (step_kernel_fits(q, k, v)) {
+    return step_forward(q, k, v, score, scale);
+  }
   const std::int64_t time = q.size(1);
   const std::int64_t total = k.size(1);
   const at::Tensor query = q.transpose(1, 2).to(at::kFloat) * scale;

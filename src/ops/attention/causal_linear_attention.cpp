@@ -8,9 +8,11 @@
 
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/causal_linear_attention_tensor.h"
+#include "ops/kernels/step.h"
 #include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/scratch.h"
+#include "ops/runtime/short_loop.h"
 
 namespace transnormer::ops {
 namespace {
@@ -88,6 +90,27 @@ at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
   return y;
 }
 
+// One time on a CPU.
+at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state,
+                        const KernelEncoding& encoding) {
+  const at::Tensor y = at::empty(x.v.sizes(), x.v.options());
+  const kernels::LinearAttention shape = shape_of(x, encoding);
+  const std::int64_t state_size = shape.key_dim * shape.value_dim;
+  short_parallel_for(
+      x.q.size(0) * shape.heads,
+      std::max<std::int64_t>(kGrain / std::max<std::int64_t>(state_size, 1), 1),
+      [&](std::int64_t first, std::int64_t last) {
+        const Scratch scratch(kernels::linear_attention_scratch(1, shape.key_dim, shape.value_dim));
+        kernels::LinearAttention part = shape;
+        part.first = first;
+        part.last = last;
+        part.scratch = scratch.data();
+        kernels_in_use(at::kCPU).step->linear_attention(part, in(x.q), in(x.k), in(x.v), out(y),
+                                                        state.mutable_data_ptr<float>());
+      });
+  return y;
+}
+
 // By a kernel, which encodes on the fly.
 struct EncodedLinearAttention : torch::autograd::Function<EncodedLinearAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
@@ -151,7 +174,12 @@ at::Tensor causal_linear_attention_step(const at::Tensor& q, const at::Tensor& k
   if (!kernel_fits(q, v, encoding)) {
     return chunked_forward(encode(q, encoding), encode(k, encoding), v, state);
   }
-  return kernel_forward({q, k, v}, state, KernelEncoding(encoding, q.size(1)));
+  const KernelEncoding ready(encoding, q.size(1));
+  if (q.is_cpu() && q.size(1) == 1 && state.is_contiguous() &&
+      kernel_serves(q, &kernels::Kernels::step)) {
+    return step_forward({q, k, v}, state, ready);
+  }
+  return kernel_forward({q, k, v}, state, ready);
 }
 
 }  // namespace transnormer::ops

@@ -76,7 +76,8 @@ std::vector<at::Tensor> split(const at::Tensor& joint, std::int64_t parts) {
   TORCH_CHECK(joint.dim() > 0 && parts > 0 && joint.size(-1) % parts == 0,
               "split: a last dimension ", "of sizes ", joint.sizes(), " has no ", parts,
               " equal parts");
-  return Split::apply(joint.contiguous(), parts);
+  const at::Tensor dense = joint.contiguous();
+  return at::GradMode::is_enabled() ? Split::apply(dense, parts) : dense.chunk(parts, -1);
 }
 
 std::vector<at::Tensor> empty_like_parts(const std::vector<at::Tensor>& parts) {

@@ -94,7 +94,8 @@ struct Lrpe : torch::autograd::Function<Lrpe> {
 
 at::Tensor lrpe(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
                 std::int64_t first_position, std::int64_t period) {
-  return Lrpe::apply(x, theta, reflect, first_position, period);
+  return at::GradMode::is_enabled() ? Lrpe::apply(x, theta, reflect, first_position, period)
+                                    : forward_of(x, theta, reflect, first_position, period);
 }
 
 }  // namespace transnormer::ops

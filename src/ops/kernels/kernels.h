@@ -164,6 +164,8 @@ inline constexpr std::int64_t kChunk = 64;
   return padded(block) * (7 * padded(dim) + 3 * padded(block) + 1);
 }
 
+struct StepKernels;  // ops/kernels/step.h
+
 struct Kernels {
   const char* name;
 
@@ -211,6 +213,8 @@ struct Kernels {
   // null; it lies where the logits do. Targets below 0 are ignored.
   void (*cross_entropy)(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
                         std::int64_t words, std::int64_t stride, const float* scale);
+
+  const StepKernels* step = nullptr;  // those of decoding; a GPU has none
 };
 
 // The best of those that this processor runs.

@@ -1,11 +1,18 @@
 #include "ops/kernels/table.h"
 
 #include "ops/kernels/functions.h"
+#include "ops/kernels/step_functions.h"
 
 #define TRANSNORMER_TEXT_OF(name) #name
 #define TRANSNORMER_TEXT(name) TRANSNORMER_TEXT_OF(name)
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
+
+namespace {
+
+const StepKernels step{product, cached_attention, linear_attention_step};
+
+}  // namespace
 
 const Kernels table{TRANSNORMER_TEXT(TRANSNORMER_ISA),
                     gated,
@@ -26,6 +33,7 @@ const Kernels table{TRANSNORMER_TEXT(TRANSNORMER_ISA),
                     linear_attention_backward,
                     block_attention,
                     block_attention_backward,
-                    cross_entropy};
+                    cross_entropy,
+                    &step};
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

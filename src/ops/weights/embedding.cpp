@@ -46,12 +46,16 @@ void add_rows(const at::Tensor& sum, const at::Tensor& tokens, const at::Tensor&
   });
 }
 
+at::Tensor forward_of(const Weight& weight, const at::Tensor& tokens, double scale) {
+  return at::embedding(weight.value().detach(), tokens).mul_(scale);
+}
+
 struct Embedding : torch::autograd::Function<Embedding> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor&, const at::Tensor& tokens,
                             const c10::intrusive_ptr<Table>& table) {
     context->save_for_backward({tokens});
     context->saved_data["table"] = c10::IValue::make_capsule(table);
-    return at::embedding(table->weight.value().detach(), tokens).mul_(table->scale);
+    return forward_of(table->weight, tokens, table->scale);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -66,6 +70,9 @@ struct Embedding : torch::autograd::Function<Embedding> {
 }  // namespace
 
 at::Tensor scaled_embedding(const Weight& weight, const at::Tensor& tokens, double scale) {
+  if (!at::GradMode::is_enabled()) {
+    return forward_of(weight, tokens, scale);
+  }
   return Embedding::apply(weight.anchor(), tokens, c10::make_intrusive<Table>(weight, scale));
 }
 

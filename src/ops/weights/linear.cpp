@@ -9,6 +9,7 @@
 #include "ops/activation.h"
 #include "ops/runtime/row_pitch.h"
 #include "ops/weights/compute_type.h"
+#include "ops/weights/few_rows.h"
 #include "ops/weights/weight_gradient.h"
 
 namespace transnormer::ops {
@@ -18,13 +19,16 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Carried from forward to backward.
-struct Map : torch::CustomClassHolder {
-  Map(const Weight& w, const Weight& b, at::ScalarType c, std::optional<Activation> g)
+struct Affine : torch::CustomClassHolder {
+  Affine(const Weight& w, const Weight& b, at::ScalarType c, std::optional<Activation> g)
       : weight(w), bias(b), compute(c), gate(g) {}
 
   // What is multiplied, of what is kept.
   [[nodiscard]] at::Tensor input(const at::Tensor& kept) const {
     return gate ? product_operand(gated(kept, *gate), compute) : kept;
+  }
+  [[nodiscard]] at::Tensor bias_operand() const {
+    return bias.defined() ? bias.operand(compute) : at::Tensor();
   }
 
   Weight weight;
@@ -41,7 +45,7 @@ std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t last) {
 }
 
 // x W^T + b. By the library's own where rows need no pitch.
-at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor affine_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const std::int64_t out = weight.size(0);
   if (row_pitch(out, x.options()) == out) {
     return at::linear(x, weight, bias);
@@ -67,22 +71,22 @@ at::Tensor product(const at::Tensor& rows, const at::Tensor& weight, at::IntArra
 
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
-                            const std::optional<at::Tensor>&, const c10::intrusive_ptr<Map>& map) {
-    const at::Tensor kept = map->gate ? x : product_operand(x, map->compute);
-    const at::Tensor weight = map->weight.operand(map->compute);
+                            const std::optional<at::Tensor>&,
+                            const c10::intrusive_ptr<Affine>& affine) {
+    const at::Tensor kept = affine->gate ? x : product_operand(x, affine->compute);
+    const at::Tensor weight = affine->weight.operand(affine->compute);
     context->save_for_backward({kept, weight});
-    context->saved_data["map"] = c10::IValue::make_capsule(map);
+    context->saved_data["affine"] = c10::IValue::make_capsule(affine);
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
-    const at::Tensor bias = map->bias.defined() ? map->bias.operand(map->compute) : at::Tensor();
-    return affine(map->input(kept), weight, bias).to(map->compute);
+    return affine_product(affine->input(kept), weight, affine->bias_operand()).to(affine->compute);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& kept = saved[0];
-    const auto map =
-        c10::static_intrusive_pointer_cast<Map>(context->saved_data["map"].toCapsule());
-    const at::Tensor gradient = product_operand(gradients[0], map->compute);
+    const auto affine =
+        c10::static_intrusive_pointer_cast<Affine>(context->saved_data["affine"].toCapsule());
+    const at::Tensor gradient = product_operand(gradients[0], affine->compute);
     const at::Tensor rows = gradient.reshape({-1, gradient.size(-1)});
     at::Tensor d_x;
     at::Tensor d_weight;
@@ -90,40 +94,54 @@ struct Linear : torch::autograd::Function<Linear> {
     if (context->needs_input_grad(0)) {
       d_x = product(rows, saved[1], kept.sizes())
                 .to(static_cast<at::ScalarType>(context->saved_data["x_type"].toInt()));
-      if (map->gate) {
-        d_x = gated_backward(d_x, kept, *map->gate);
+      if (affine->gate) {
+        d_x = gated_backward(d_x, kept, *affine->gate);
       }
     }
     if (context->needs_input_grad(1)) {
-      const at::Tensor sum = gradient_sum(map->weight);
-      add_weight_gradient(sum, rows, map->input(kept).reshape({-1, saved[1].size(1)}));
-      d_weight = map->weight.gathers_gradient() ? at::Tensor() : sum;
+      const at::Tensor sum = gradient_sum(affine->weight);
+      add_weight_gradient(sum, rows, affine->input(kept).reshape({-1, saved[1].size(1)}));
+      d_weight = affine->weight.gathers_gradient() ? at::Tensor() : sum;
     }
-    if (map->bias.defined() && context->needs_input_grad(2)) {
-      const at::Tensor sum = gradient_sum(map->bias);
+    if (affine->bias.defined() && context->needs_input_grad(2)) {
+      const at::Tensor sum = gradient_sum(affine->bias);
       add_bias_gradient(sum, rows);
-      d_bias = map->bias.gathers_gradient() ? at::Tensor() : sum;
+      d_bias = affine->bias.gathers_gradient() ? at::Tensor() : sum;
     }
     return {d_x, d_weight, d_bias, {}};
   }
 };
 
-at::Tensor apply_map(const at::Tensor& x, const c10::intrusive_ptr<Map>& map) {
+at::Tensor without_gradients(const at::Tensor& x, const Affine& affine) {
+  const at::Tensor operand = affine.input(affine.gate ? x : product_operand(x, affine.compute));
+  const at::Tensor weight = affine.weight.operand(affine.compute);
+  const at::Tensor bias = affine.bias_operand();
+  return (few_rows_fit(operand, weight) ? few_rows_product(operand, weight, bias)
+                                        : affine_product(operand, weight, bias))
+      .to(affine.compute);
+}
+
+at::Tensor apply(const at::Tensor& x, const Weight& weight, const Weight& bias,
+                 at::ScalarType compute, std::optional<Activation> gate) {
+  if (!at::GradMode::is_enabled()) {
+    return without_gradients(x, {weight, bias, compute, gate});
+  }
   // An undefined tensor cannot be an input of a function.
-  return Linear::apply(x, map->weight.anchor(),
-                       map->bias.defined() ? std::optional(map->bias.anchor()) : std::nullopt, map);
+  return Linear::apply(x, weight.anchor(),
+                       bias.defined() ? std::optional(bias.anchor()) : std::nullopt,
+                       c10::make_intrusive<Affine>(weight, bias, compute, gate));
 }
 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias,
                   at::ScalarType compute) {
-  return apply_map(x, c10::make_intrusive<Map>(weight, bias, compute, std::nullopt));
+  return apply(x, weight, bias, compute, std::nullopt);
 }
 
 at::Tensor gated_linear(const at::Tensor& gate_up, Activation activation, const Weight& weight,
                         const Weight& bias, at::ScalarType compute) {
-  return apply_map(gate_up, c10::make_intrusive<Map>(weight, bias, compute, activation));
+  return apply(gate_up, weight, bias, compute, activation);
 }
 
 }  // namespace transnormer::ops

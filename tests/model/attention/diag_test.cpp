@@ -1,3 +1,5 @@
+#include "model/attention/diag.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,3 +1,5 @@
+#include "model/attention/norm.h"
+
 #include <gtest/gtest.h>
 
 #include "model/attention/registry.h"

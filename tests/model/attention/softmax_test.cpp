@@ -10,8 +10,7 @@ namespace {
 // Weights of zero make all scores equal: each token's output is the mean of the values so far.
 TEST(SoftmaxAttention, AveragesTheWholePastWhereScoresAreEqual) {
   at::NoGradGuard no_grad;
-  const auto attention =
-      make_attention(SoftmaxAttentionConfig{}, AttentionSettings{.dim = 24, .heads = 2});
+  const auto attention = make_attention("softmax", AttentionSettings{.dim = 24, .heads = 2});
   for (const auto& item : attention->named_parameters()) {
     item.value().zero_();
   }

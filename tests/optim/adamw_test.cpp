@@ -1,8 +1,12 @@
-#include "optim/optimizer.h"
+// AdamW, and what every optimizer does for its rule, by its example.
+#include "optim/adamw.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "optim/registry.h"
 
 namespace transnormer {
 namespace {
@@ -48,10 +52,10 @@ TEST(AdamW, AgreesWithADoublePrecisionComputationOverManyUpdates) {
   config.weight_decay = 0.1;
   const NamedTensor weight = parameter("w", at::linspace(-1, 1, 35).view({5, 7}));
   const at::Tensor start = weight.tensor.detach().clone().view({-1});
-  AdamW optimizer({weight}, config);
+  const auto optimizer = make_optimizer({weight}, config);
   for (int update = 0; update < 50; ++update) {
     set_gradients(weight, update);
-    optimizer.step(rate(update));
+    optimizer->step(rate(update));
   }
   const at::Tensor result = weight.tensor.detach().view({-1});
   for (int i = 0; i < 35; ++i) {
@@ -61,17 +65,17 @@ TEST(AdamW, AgreesWithADoublePrecisionComputationOverManyUpdates) {
     }
     EXPECT_NEAR(result[i].item<double>(), reference.value, 2e-6) << i;
   }
-  EXPECT_EQ(optimizer.updates(), 50);
+  EXPECT_EQ(optimizer->updates(), 50);
 }
 
 TEST(AdamW, AddsEpsilonAfterTheBiasCorrection) {
   OptimizerConfig config;
-  config.eps = 0.5;
+  config.rule = AdamWConfig{.eps = 0.5};
   config.weight_decay = 0;
   const NamedTensor weight = parameter("w", at::zeros({1}));
-  AdamW optimizer({weight}, config);
+  const auto optimizer = make_optimizer({weight}, config);
   weight.tensor.mutable_grad().fill_(0.25);
-  optimizer.step(1);
+  optimizer->step(1);
   EXPECT_NEAR(weight.tensor.item<double>(), -0.25 / (0.25 + 0.5), 1e-6);
 }
 
@@ -79,24 +83,25 @@ TEST(AdamW, DecaysAWeightWithoutGradientByItsRateAlone) {
   OptimizerConfig config;
   config.weight_decay = 0.5;
   const NamedTensor weight = parameter("w", at::full({3}, 2.0));
-  AdamW optimizer({weight}, config);
-  optimizer.step(0.1);
+  const auto optimizer = make_optimizer({weight}, config);
+  optimizer->step(0.1);
   EXPECT_NEAR(weight.tensor[0].item<double>(), 2.0 * (1 - 0.1 * 0.5), 1e-6);
 }
 
 TEST(AdamW, LeavesFrozenTensorsAlone) {
   const NamedTensor weight = parameter("w", at::ones({2}));
   const NamedTensor frozen{"u", at::ones({2}), false};
-  AdamW optimizer({frozen, weight}, {});
-  optimizer.step(0.1);
+  const auto optimizer = make_optimizer({frozen, weight}, {});
+  optimizer->step(0.1);
   EXPECT_TRUE(at::equal(frozen.tensor, at::ones({2})));
-  ASSERT_EQ(optimizer.parameters().size(), 1U);
-  EXPECT_EQ(optimizer.parameters()[0].name, "w");
+  ASSERT_EQ(optimizer->parameters().size(), 1U);
+  EXPECT_EQ(optimizer->parameters()[0].name, "w");
 }
 
 TEST(AdamW, NamesItsStateAfterTheParametersInTheirOrder) {
-  AdamW optimizer({parameter("b", at::ones({2})), parameter("a", at::ones({3}))}, {});
-  const std::vector<NamedTensor> state = optimizer.named_state();
+  const auto optimizer =
+      make_optimizer({parameter("b", at::ones({2})), parameter("a", at::ones({3}))}, {});
+  const std::vector<NamedTensor> state = optimizer->named_state();
   ASSERT_EQ(state.size(), 4U);
   EXPECT_EQ(state[0].name, "b.exp_avg");
   EXPECT_EQ(state[1].name, "b.exp_avg_sq");
@@ -107,38 +112,39 @@ TEST(AdamW, NamesItsStateAfterTheParametersInTheirOrder) {
 
 TEST(AdamW, GoesOnFromCopiedStateWithTheSameBits) {
   const NamedTensor first = parameter("w", at::linspace(-1, 1, 100));
-  AdamW continuous({first}, {});
+  const auto continuous = make_optimizer({first}, {});
   for (int update = 0; update < 3; ++update) {
     set_gradients(first, update);
-    continuous.step(rate(update));
+    continuous->step(rate(update));
   }
   const NamedTensor second = parameter("w", first.tensor.detach().clone());
-  AdamW resumed({second}, {});
+  const auto resumed = make_optimizer({second}, {});
   for (std::size_t i = 0; i < 2; ++i) {
-    resumed.named_state()[i].tensor.copy_(continuous.named_state()[i].tensor);
+    resumed->named_state()[i].tensor.copy_(continuous->named_state()[i].tensor);
   }
-  resumed.set_updates(continuous.updates());
+  resumed->set_updates(continuous->updates());
   for (int update = 3; update < 6; ++update) {
     set_gradients(first, update);
-    continuous.step(rate(update));
+    continuous->step(rate(update));
     set_gradients(second, update);
-    resumed.step(rate(update));
+    resumed->step(rate(update));
   }
   EXPECT_TRUE(at::equal(first.tensor, second.tensor));
 }
 
 TEST(AdamW, ZeroingGradientsKeepsTheirMemory) {
   const NamedTensor weight = parameter("w", at::ones({4}));
-  AdamW optimizer({weight}, {});
+  const auto optimizer = make_optimizer({weight}, {});
   const void* memory = weight.tensor.grad().data_ptr();
   (weight.tensor * 3).sum().backward();
   EXPECT_EQ(weight.tensor.grad()[0].item<double>(), 3);
-  optimizer.zero_gradients();
+  optimizer->zero_gradients();
   EXPECT_EQ(weight.tensor.grad()[0].item<double>(), 0);
   EXPECT_EQ(weight.tensor.grad().data_ptr(), memory);
 }
 
-// Parameters that share memory, as projections of one input do, with one between that does not.
+// Parameters that share memory, as projections of one input do, with one between that does not, at
+// sizes that leave gaps.
 TEST(AdamW, ParametersSideBySideInMemoryAreUpdatedAsIfTheyWereApart) {
   const at::Tensor joint = at::linspace(-1, 1, 30);
   const NamedTensor a = parameter("a", joint.narrow(0, 0, 12).view({3, 4}).detach());
@@ -146,26 +152,24 @@ TEST(AdamW, ParametersSideBySideInMemoryAreUpdatedAsIfTheyWereApart) {
   const NamedTensor b = parameter("b", joint.narrow(0, 12, 18).view({6, 3}).detach());
   const NamedTensor apart_a = parameter("a", a.tensor.detach().clone());
   const NamedTensor apart_b = parameter("b", b.tensor.detach().clone());
-  b.tensor.mutable_grad() = at::ones({6, 3});
-  AdamW together({a, alone, b}, {}), apart({apart_a, apart_b}, {});
-  EXPECT_TRUE(at::equal(b.tensor.grad(), at::ones({6, 3})));  // gathered before, kept
-  EXPECT_TRUE(a.tensor.grad().is_alias_of(b.tensor.grad()));
+  const auto together = make_optimizer({a, alone, b}, {});
+  const auto apart = make_optimizer({apart_a, apart_b}, {});
   for (int update = 0; update < 3; ++update) {
-    const auto version = a.tensor._version();
+    const auto version = joint._version();
     for (const NamedTensor& p : {a, b, apart_a, apart_b}) {
       set_gradients(p, update + static_cast<int>(p.name == "b"));
     }
-    together.step(rate(update));
-    apart.step(rate(update));
-    EXPECT_GT(a.tensor._version(), version);  // copies of it know that they are old
+    together->step(rate(update));
+    apart->step(rate(update));
+    EXPECT_GT(joint._version(), version);  // copies of it know that they are old
   }
-  EXPECT_TRUE(at::equal(a.tensor, apart_a.tensor));
-  EXPECT_TRUE(at::equal(b.tensor, apart_b.tensor));
-  const std::vector<NamedTensor> state = together.named_state(), expected = apart.named_state();
+  EXPECT_TRUE(at::allclose(a.tensor, apart_a.tensor, 1e-6, 0));
+  EXPECT_TRUE(at::allclose(b.tensor, apart_b.tensor, 1e-6, 0));
+  const std::vector<NamedTensor> state = together->named_state(), expected = apart->named_state();
   EXPECT_EQ(state[5].name, "b.exp_avg_sq");
   EXPECT_EQ(state[5].tensor.sizes(), b.tensor.sizes());
   EXPECT_TRUE(at::allclose(state[5].tensor, expected[3].tensor, 1e-6, 0));
-  together.zero_gradients();
+  together->zero_gradients();
   EXPECT_EQ(b.tensor.grad().abs().sum().item<double>(), 0);
 }
 

@@ -1,0 +1,28 @@
+// The settings of DiagAttention: attention inside non-overlapping blocks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "config/config.h"
+#include "config/fields.h"
+
+namespace transnormer {
+
+class Attention;
+struct AttentionSettings;
+
+struct DiagAttentionConfig {
+  static constexpr const char* kName = "diag";
+  static constexpr const char* kHelp = "Attention inside non-overlapping blocks (DiagAttention)";
+
+  ScoreKind score = ScoreKind::softmax;
+  std::int64_t block = 64;
+  NormKind output_norm = NormKind::none;
+
+  void visit(FieldVisitor& visitor);
+  [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
+  bool operator==(const DiagAttentionConfig&) const = default;
+};
+
+}  // namespace transnormer

@@ -1,0 +1,58 @@
+#include "ops/weights/few_rows.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/kernels/step.h"
+#include "ops/runtime/kernel_view.h"
+#include "ops/runtime/launch.h"
+#include "ops/runtime/short_loop.h"
+
+namespace transnormer::ops {
+namespace {
+
+// Bytes of weights of a part: fewer are not worth sharing out, and each part begins without what
+// the one before has asked for from memory.
+constexpr std::int64_t kLeastPart = 1 << 16;
+constexpr std::int64_t kMostPart = 1 << 18;
+
+// Outputs of one part.
+std::int64_t grain_of(const at::Tensor& weight) {
+  const std::int64_t row = std::max<std::int64_t>(weight.size(1) * weight.element_size(), 1);
+  const std::int64_t part =
+      std::clamp(row * weight.size(0) / at::get_num_threads(), kLeastPart, kMostPart);
+  constexpr std::int64_t together = kernels::kOutputsTogether;
+  return std::max<std::int64_t>((part / row + together - 1) / together, 1) * together;
+}
+
+}  // namespace
+
+bool few_rows_fit(const at::Tensor& x, const at::Tensor& weight) {
+  return x.is_cpu() && kernel_serves(x, &kernels::Kernels::step) &&
+         x.scalar_type() == weight.scalar_type() && weight.is_contiguous() && x.numel() > 0 &&
+         row_count(x) <= kernels::kFewRows;
+}
+
+at::Tensor few_rows_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::Tensor rows = x.contiguous();
+  const at::Tensor offset = bias.defined() ? bias.contiguous() : bias;
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  const at::Tensor y = at::empty(sizes, x.options());
+  const kernels::FewRows shape{
+      .first = 0, .last = 0, .rows = row_count(x), .in = weight.size(1), .out = weight.size(0)};
+  const kernels::In biases =
+      bias.defined() ? in(offset) : kernels::In{nullptr, kernels::Element::f32};
+  short_parallel_for(shape.out, grain_of(weight), [&](std::int64_t first, std::int64_t last) {
+    kernels::FewRows part = shape;
+    part.first = first;
+    part.last = last;
+    kernels_in_use(at::kCPU).step->product(part, in(rows), in(weight), biases, out(y));
+  });
+  return y;
+}
+
+}  // namespace transnormer::ops

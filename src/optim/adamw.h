@@ -1,0 +1,29 @@
+// The settings of AdamW.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "config/config.h"
+#include "config/fields.h"
+
+namespace transnormer {
+
+class Optimizer;
+struct NamedTensor;
+
+struct AdamWConfig {
+  static constexpr const char* kName = "adamw";
+  static constexpr const char* kHelp = "AdamW: decoupled weight decay (Loshchilov and Hutter 2019)";
+
+  std::array<double, 2> betas{0.9, 0.98};
+  double eps = 1e-8;
+
+  void visit(FieldVisitor& visitor);
+  [[nodiscard]] std::unique_ptr<Optimizer> make(const std::vector<NamedTensor>& tensors,
+                                                const OptimizerConfig& config) const;
+  bool operator==(const AdamWConfig&) const = default;
+};
+
+}  // namespace transnormer

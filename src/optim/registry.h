@@ -1,0 +1,41 @@
+// The optimizers that a config can name. An optimizer is one file here, or in a test: its settings
+// (SettingsOf, config/union.h) with a member
+//   std::unique_ptr<Optimizer> make(const std::vector<NamedTensor>& tensors,
+//                                   const OptimizerConfig& config) const;
+// where `config` is what any optimizer has (weight_decay), the class (optim/optimizer.h), and at
+// the end
+//   [[maybe_unused]] const bool kAdded = add_optimizer<MyConfig>();
+// which src/optim/CMakeLists.txt names among the sources that are always linked.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/config.h"
+#include "model/weights.h"
+#include "optim/optimizer.h"
+
+namespace transnormer {
+
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector<NamedTensor>&,
+                                                               const OptimizerConfig&)>;
+
+void add_maker(const std::string& name, MakeOptimizer make);
+
+// True, so that it can initialise a variable before main().
+template <class S>
+bool add_optimizer() {
+  add_maker(S::kName, [](const std::vector<NamedTensor>& tensors, const OptimizerConfig& config) {
+    return std::as_const(config.rule).template get<S>().make(tensors, config);
+  });
+  return add_alternative<S>(optimizers());
+}
+
+// Tensors that are not trainable are left out; the memory of the others moves (FlatParameters).
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const std::vector<NamedTensor>& tensors,
+                                                        const OptimizerConfig& config);
+
+}  // namespace transnormer
