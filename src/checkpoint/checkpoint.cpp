@@ -108,9 +108,9 @@ Checkpoint Checkpoint::open(const fs::path& path) {
     const Place given(path);
     std::optional<Place> chosen;
     try {
-      const fs::path resolved = resolve_path(locate(path));
-      chosen.emplace(resolved);
-      return Checkpoint(resolved);
+      const fs::path located = locate(path);
+      chosen.emplace(located);
+      return Checkpoint(resolve_path(located));
     } catch (const UserError&) {
       const bool is_unchanged = given.is_as_found() && (!chosen || chosen->is_still_there());
       if (choice == kMostChoices || is_unchanged) {

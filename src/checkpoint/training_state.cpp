@@ -155,6 +155,9 @@ void reset_what_is_halved(const Json& json, TrainingState& state) {
   };
   reset("best_step", &TrainingState::best_step, "best_valid_loss", &TrainingState::best_valid_loss);
   reset("loss_tokens", &TrainingState::loss_tokens, "loss_sum", &TrainingState::loss_sum);
+  if (state.loss_tokens == none.loss_tokens) {
+    state.metric_sums = none.metric_sums;
+  }
   reset("window_updates", &TrainingState::window_updates, "window_loss_sum",
         &TrainingState::window_loss_sum);
 }

@@ -26,8 +26,8 @@ std::int64_t count_of(const std::vector<Batch>& batches) {
 
 }  // namespace
 
-UpdateStep::UpdateStep(LossFunction loss, TransNormer& model, Optimizer& optimizer, LossScaler& scaler,
-                       const Options& options)
+UpdateStep::UpdateStep(LossFunction loss, TransNormer& model, Optimizer& optimizer,
+                       LossScaler& scaler, const Options& options)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),

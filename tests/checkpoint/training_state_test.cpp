@@ -31,6 +31,7 @@ TrainingState full_state() {
   state.consecutive_skips = 7;
   state.validated_step = 8;
   state.best_valid_loss = 0.1;
+  state.best_valid_figures["accuracy"] = 0.3;
   state.best_step = 10;
   state.validations_without_gain = 11;
   state.finished = true;
@@ -38,6 +39,7 @@ TrainingState full_state() {
   state.elapsed_s = 1.0 / 3;
   state.loss_sum = 5e-324;
   state.loss_tokens = 16;
+  state.metric_sums = {21, 1.0 / 7};
   state.window_loss_sum = 2.0 / 7;
   state.window_updates = 17;
   state.former_window_loss = 0.7;
@@ -66,6 +68,7 @@ TEST(TrainingState, ComesBackBitForBit) {
   EXPECT_EQ(after.consecutive_skips, before.consecutive_skips);
   EXPECT_EQ(after.validated_step, before.validated_step);
   EXPECT_EQ(after.best_valid_loss, before.best_valid_loss);
+  EXPECT_EQ(after.best_valid_figures, before.best_valid_figures);
   EXPECT_EQ(after.best_step, before.best_step);
   EXPECT_EQ(after.validations_without_gain, before.validations_without_gain);
   EXPECT_EQ(after.finished, before.finished);
@@ -73,6 +76,7 @@ TEST(TrainingState, ComesBackBitForBit) {
   EXPECT_EQ(after.elapsed_s, before.elapsed_s);
   EXPECT_EQ(after.loss_sum, before.loss_sum);
   EXPECT_EQ(after.loss_tokens, before.loss_tokens);
+  EXPECT_EQ(after.metric_sums, before.metric_sums);
   EXPECT_EQ(after.window_loss_sum, before.window_loss_sum);
   EXPECT_EQ(after.window_updates, before.window_updates);
   EXPECT_EQ(after.former_window_loss, before.former_window_loss);

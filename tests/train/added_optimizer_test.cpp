@@ -3,17 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstdio>
-#include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "cli/commands.h"
+#include "cli/answer.h"
 #include "config/fields.h"
 #include "optim/registry.h"
 #include "train/small_run.h"
@@ -65,22 +60,6 @@ Sets steps(const std::string& count, Sets sets = kSets) {
   return sets;
 }
 
-// The answer of a command in this process, where the optimizer is known.
-nlohmann::json answer_of(void (*add)(CLI::App&, cli::Run&), std::vector<std::string> arguments) {
-  CLI::App app;
-  cli::Run run;
-  add(app, run);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
-  testing::internal::CaptureStdout();
-  app.parse(arguments);
-  const ExitStatus status = run();
-  std::cout.flush();
-  std::fflush(stdout);
-  const std::string answer = testing::internal::GetCapturedStdout();
-  EXPECT_EQ(status, ExitStatus::done);
-  return nlohmann::json::parse(answer);
-}
-
 TEST(AnAddedOptimizer, LearnsAndGoesOnFromACheckpointWithTheSameBits) {
   const SmallRun runs;
   ASSERT_EQ(runs.train("continuous", steps("9")), ExitStatus::done);
@@ -120,11 +99,11 @@ TEST(AnAddedOptimizer, IsEvaluatedAndInspected) {
   const SmallRun runs;
   ASSERT_EQ(runs.train("run", steps("3")), ExitStatus::done);
   const std::string run = (runs.path() / "run").string();
-  const auto evaluated = answer_of(
+  const auto evaluated = test::answer_of(
       cli::add_eval, {"eval", run, "--text", (runs.path() / "valid.txt").string(), "--json"});
   EXPECT_GT(evaluated.at("token_perplexity").get<double>(), 1);
   EXPECT_LT(evaluated.at("token_perplexity").get<double>(), 100);
-  const auto inspected = answer_of(cli::add_inspect, {"inspect", run, "--json"});
+  const auto inspected = test::answer_of(cli::add_inspect, {"inspect", run, "--json"});
   EXPECT_GT(inspected.at("parameters").get<std::int64_t>(), 0);
 }
 
