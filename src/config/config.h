@@ -19,7 +19,7 @@ enum class NormKind { none, srms, rms, layer };  // `none` only as an attention'
 enum class NormPlacement { pre, post };
 enum class PositionKind { sinusoidal, learned, none };
 enum class ScoreKind { softmax, relu };
-enum class FeatureMap { elu1, elu };
+enum class FeatureMap { elu1, elu, relu, silu, exp };
 
 // Told apart by the key `attention`; model/attention/ has their settings.
 using AttentionConfig = UnionOf<&attentions>;

@@ -33,8 +33,9 @@ inline constexpr std::array kPositionNames{Named{PositionKind::sinusoidal, "sinu
                                            Named{PositionKind::none, "none"}};
 inline constexpr std::array kScoreNames{Named{ScoreKind::softmax, "softmax"},
                                         Named{ScoreKind::relu, "relu"}};
-inline constexpr std::array kFeatureMapNames{Named{FeatureMap::elu1, "elu1"},
-                                             Named{FeatureMap::elu, "elu"}};
+inline constexpr std::array kFeatureMapNames{
+    Named{FeatureMap::elu1, "elu1"}, Named{FeatureMap::elu, "elu"}, Named{FeatureMap::relu, "relu"},
+    Named{FeatureMap::silu, "silu"}, Named{FeatureMap::exp, "exp"}};
 inline constexpr std::array kSampleBreakNames{Named{SampleBreak::none, "none"}};
 inline constexpr std::array kLineEndNames{Named{LineEnd::eos, "eos"}, Named{LineEnd::none, "none"}};
 inline constexpr std::array kTokenizerNames{Named{TokenizerType::word, "word"},

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "ops/kernels/feature.h"
+#include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/row_pitch.h"
 
@@ -91,58 +93,76 @@ at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation) {
 
 struct Gated : torch::autograd::Function<Gated> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up,
-                            std::int64_t activation) {
+                            Activation activation) {
     context->save_for_backward({gate_up});
-    context->saved_data["activation"] = activation;
-    return gated_forward(gate_up, static_cast<Activation>(activation));
+    carry(context, activation);
+    return gated_forward(gate_up, activation);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto activation = static_cast<Activation>(context->saved_data["activation"].toInt());
-    return {gated_backward(gradients[0], context->get_saved_variables()[0], activation), {}};
+    return {gated_backward(gradients[0], context->get_saved_variables()[0],
+                           carried<Activation>(context)),
+            {}};
   }
 };
 
-at::Tensor feature_forward(const at::Tensor& x, bool plus_one) {
-  if (!kernel_serves(x, &kernels::Kernels::elu)) {
+// The arithmetic of ops/kernels/feature.h.
+struct Tensors {
+  static at::Tensor select(const at::Tensor& condition, const at::Tensor& a, const at::Tensor& b) {
+    return at::where(condition, a, b);
+  }
+  static at::Tensor exp(const at::Tensor& x) { return x.exp(); }
+  static at::Tensor expm1(const at::Tensor& x) { return x.expm1(); }
+  static at::Tensor number(const at::Tensor& x, float c) { return at::full_like(x, c); }
+};
+
+at::Tensor feature_forward(const at::Tensor& x, kernels::Feature feature) {
+  if (!kernel_serves(x, &kernels::Kernels::feature)) {
     const at::Tensor wide = x.to(at::kFloat);
-    const at::Tensor low = wide.clamp_max(0);
-    return at::where(wide > 0, plus_one ? wide + 1 : wide, plus_one ? low.exp() : low.expm1())
+    return kernels::by_feature(feature,
+                               [&]<typename Phi>() { return Phi::template value<Tensors>(wide); })
         .to(x.scalar_type());
   }
   const at::Tensor dense = x.contiguous();
   const at::Tensor y = empty_dense(x);
   launch(x, x.numel(), kGrain,
          [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
-           k.elu(plus_one, in(dense, first), out(y, first), last - first);
+           k.feature(feature, in(dense, first), out(y, first), last - first);
          });
   return y;
 }
 
-at::Tensor feature_backward(const at::Tensor& gradient, const at::Tensor& x) {
-  if (!kernel_serves(x, &kernels::Kernels::elu_backward)) {
-    const at::Tensor slope = x.to(at::kFloat).clamp_max(0).exp();
+at::Tensor feature_backward(const at::Tensor& gradient, const at::Tensor& x,
+                            kernels::Feature feature) {
+  if (!kernel_serves(x, &kernels::Kernels::feature_backward)) {
+    const at::Tensor wide = x.to(at::kFloat);
+    const at::Tensor slope = kernels::by_feature(feature, [&]<typename Phi>() {
+      return Phi::template slope<Tensors>(wide, Phi::template value<Tensors>(wide));
+    });
     return (gradient.to(at::kFloat) * slope).to(x.scalar_type());
   }
   const at::Tensor dense = x.contiguous();
   const at::Tensor g = dense_like(gradient, x);
   const at::Tensor d_x = empty_dense(x);
-  launch(x, x.numel(), kGrain,
-         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
-           k.elu_backward(in(dense, first), in(g, first), out(d_x, first), last - first);
-         });
+  launch(
+      x, x.numel(), kGrain, [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+        k.feature_backward(feature, in(dense, first), in(g, first), out(d_x, first), last - first);
+      });
   return d_x;
 }
 
 struct Feature : torch::autograd::Function<Feature> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, bool plus_one) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            kernels::Feature feature) {
     context->save_for_backward({x});
-    return feature_forward(x, plus_one);
+    carry(context, feature);
+    return feature_forward(x, feature);
   }
 
-  // The slope is the same with and without the one.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {feature_backward(gradients[0], context->get_saved_variables()[0]), {}};
+    return {feature_backward(gradients[0], context->get_saved_variables()[0],
+                             carried<kernels::Feature>(context)),
+            {}};
   }
 };
 
@@ -165,13 +185,29 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
 at::Tensor gated(const at::Tensor& gate_up, Activation activation) {
   TORCH_CHECK(gate_up.size(-1) % 2 == 0,
               "gated: expected gate and up side by side, got a width of ", gate_up.size(-1));
-  return at::GradMode::is_enabled() ? Gated::apply(gate_up, static_cast<std::int64_t>(activation))
+  return at::GradMode::is_enabled() ? Gated::apply(gate_up, activation)
                                     : gated_forward(gate_up, activation);
 }
 
 at::Tensor feature_map(const at::Tensor& x, FeatureMap map) {
-  const bool plus_one = map == FeatureMap::elu1;
-  return at::GradMode::is_enabled() ? Feature::apply(x, plus_one) : feature_forward(x, plus_one);
+  const kernels::Feature feature = feature_of(map);
+  return at::GradMode::is_enabled() ? Feature::apply(x, feature) : feature_forward(x, feature);
+}
+
+kernels::Feature feature_of(FeatureMap map) {
+  switch (map) {
+    case FeatureMap::elu1:
+      return kernels::Feature::elu1;
+    case FeatureMap::elu:
+      return kernels::Feature::elu;
+    case FeatureMap::relu:
+      return kernels::Feature::relu;
+    case FeatureMap::silu:
+      return kernels::Feature::silu;
+    case FeatureMap::exp:
+      return kernels::Feature::exp;
+  }
+  return kernels::Feature::none;
 }
 
 at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "config/config.h"
+#include "ops/kernels/kernels.h"
 
 namespace transnormer::ops {
 
@@ -18,7 +19,10 @@ namespace transnormer::ops {
 [[nodiscard]] at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,
                                         Activation activation);
 
-// phi of linear attention: elu(x) + 1 or elu(x).
+// phi of linear attention, element by element: elu(x) + 1, elu(x), relu(x), silu(x) or e^x.
 [[nodiscard]] at::Tensor feature_map(const at::Tensor& x, FeatureMap map);
+
+// The kernels' name of it.
+[[nodiscard]] kernels::Feature feature_of(FeatureMap map);
 
 }  // namespace transnormer::ops

@@ -4,8 +4,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <vector>
 
+#include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/philox_tensor.h"
 
@@ -15,9 +15,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Calls body(sample, first, last) for stretches of the elements of all samples, shared out.
+// Calls body(sample, first, last) for parts of the elements of all samples, shared out.
 template <typename Body>
-void for_stretches(std::int64_t samples, std::int64_t elements, const Body& body) {
+void for_parts(std::int64_t samples, std::int64_t elements, const Body& body) {
   const std::int64_t in_sample = (elements + kGrain - 1) / kGrain;
   parallel_for(samples * in_sample, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -46,31 +46,21 @@ at::Tensor apply_mask(const at::Tensor& x, double p, const DropoutKey& key) {
 }
 
 struct Dropout : torch::autograd::Function<Dropout> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, double p,
-                            const DropoutKey& key) {
-    context->saved_data["p"] = p;
-    context->saved_data["key"] = std::vector<std::int64_t>{
-        static_cast<std::int64_t>(key.seed),     key.update, key.layer, key.site, key.first_sample,
-        reinterpret_cast<std::int64_t>(key.live)};
-    return apply_mask(x, p, key);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Drop& drop) {
+    carry(context, drop);
+    return apply_mask(x, drop.p, drop.key);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const std::vector<std::int64_t> k = context->saved_data["key"].toIntVector();
-    const DropoutKey key{static_cast<std::uint64_t>(k[0]),
-                         k[1],
-                         k[2],
-                         k[3],
-                         k[4],
-                         reinterpret_cast<const kernels::LiveCounters*>(k[5])};
-    return {apply_mask(gradients[0], context->saved_data["p"].toDouble(), key), {}, {}};
+    const auto& drop = carried<Drop>(context);
+    return {apply_mask(gradients[0], drop.p, drop.key), {}};
   }
 };
 
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key) {
-  return p > 0 ? Dropout::apply(x, p, key) : x;
+  return p > 0 ? Dropout::apply(x, Drop{p, key}) : x;
 }
 
 at::Tensor dropout_mask(std::int64_t samples, std::int64_t elements, double p,
@@ -80,7 +70,7 @@ at::Tensor dropout_mask(std::int64_t samples, std::int64_t elements, double p,
   }
   const at::Tensor mask = at::empty({samples, elements}, at::kFloat);
   auto* data = mask.mutable_data_ptr<float>();
-  for_stretches(samples, elements, [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
+  for_parts(samples, elements, [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
     kernels_in_use(at::kCPU).dropout_mask(kernel_mask(key, p, sample, first),
                                           data + sample * elements + first, last - first);
   });

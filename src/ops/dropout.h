@@ -23,6 +23,12 @@ struct DropoutKey {
   const kernels::LiveCounters* live = nullptr;
 };
 
+// One use of dropout and how much it drops.
+struct Drop {
+  double p = 0;
+  DropoutKey key = {};
+};
+
 // x: [samples, ...]. Zeroes each element with probability p and scales the others by 1/(1-p).
 // p = 0 returns x itself. Differentiable; the backward pass makes the mask again.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key);

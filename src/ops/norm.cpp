@@ -5,6 +5,7 @@
 
 #include <tuple>
 
+#include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
 
 namespace transnormer::ops {
@@ -57,13 +58,13 @@ struct SrmsNorm : torch::autograd::Function<SrmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, double eps,
                             at::ScalarType result) {
     context->save_for_backward({x});
-    context->saved_data["eps"] = eps;
+    carry(context, eps);
     return srms_forward(x, eps, result);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor x = context->get_saved_variables()[0];
-    return {srms_norm_backward(gradients[0], x, context->saved_data["eps"].toDouble()), {}, {}};
+    return {srms_norm_backward(gradients[0], x, carried<double>(context)), {}, {}};
   }
 };
 
@@ -71,13 +72,13 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& gain,
                             double eps, at::ScalarType result) {
     context->save_for_backward({x, gain});
-    context->saved_data["eps"] = eps;
+    carry(context, eps);
     return rms_forward(x, gain, eps, result);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const double eps = context->saved_data["eps"].toDouble();
+    const double eps = carried<double>(context);
     const at::Tensor g = gradients[0].to(at::kFloat);
     const at::Tensor d_gain = sum_of_rows(g * srms_forward(saved[0], eps, at::kFloat));
     return {srms_norm_backward(g * saved[1], saved[0], eps), d_gain, {}, {}};
@@ -88,7 +89,7 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& gain,
                             const at::Tensor& bias, double eps, at::ScalarType result) {
     context->save_for_backward({x, gain, bias});
-    context->saved_data["eps"] = eps;
+    carry(context, eps);
     return layer_norm_forward(x, gain, bias, eps, result);
   }
 
@@ -97,8 +98,8 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
     const at::Tensor wide = saved[0].to(at::kFloat);
     const at::Tensor& gain = saved[1];
     const at::Tensor& bias = saved[2];
-    const auto [y, mean, rstd] = at::native_layer_norm(wide, gain.sizes(), gain, bias,
-                                                       context->saved_data["eps"].toDouble());
+    const auto [y, mean, rstd] =
+        at::native_layer_norm(wide, gain.sizes(), gain, bias, carried<double>(context));
     auto [d_x, d_gain, d_bias] =
         at::native_layer_norm_backward(gradients[0].to(at::kFloat).contiguous(), wide.contiguous(),
                                        gain.sizes(), mean, rstd, gain, bias, {true, true, true});

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ops/norm.h"
+#include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/philox_tensor.h"
 
@@ -15,12 +16,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a branch is made of, beside tensors; carried from forward to backward.
-struct Branch : torch::CustomClassHolder {
-  Branch(const Drop& d, double e, at::ScalarType t) : drop(d), eps(e), type(t) {}
+// What a branch is made of, beside tensors.
+struct Branch {
   Drop drop;
-  double eps;           // of the norm
-  at::ScalarType type;  // of y and of the norm
+  double eps = 0;                    // of the norm
+  at::ScalarType type = at::kFloat;  // of y and of the norm
+  bool adds = true;                  // whether there is a y
 };
 
 kernels::Residual shape_of(const at::Tensor& x, const Branch& branch) {
@@ -114,21 +115,16 @@ Gradients backward_of(const at::Tensor& sum, const at::Tensor& d_sum, const at::
   return {d.x.defined() ? d.x : stream_gradient, d.y};
 }
 
-c10::intrusive_ptr<Branch> branch_of(AutogradContext* context) {
-  return c10::static_intrusive_pointer_cast<Branch>(context->saved_data["branch"].toCapsule());
-}
-
 struct Residual : torch::autograd::Function<Residual> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
                             const Drop& drop) {
-    const auto branch = c10::make_intrusive<Branch>(drop, 0, y.scalar_type());
-    context->saved_data["branch"] = c10::IValue::make_capsule(branch);
-    return forward_of(x, y, *branch, /*with_norm=*/false).stream;
+    const Branch& branch = carry(context, Branch{.drop = drop, .type = y.scalar_type()});
+    return forward_of(x, y, branch, /*with_norm=*/false).stream;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     // The sum is read for the norm's gradient only.
-    Gradients d = backward_of(gradients[0], gradients[0], {}, *branch_of(context),
+    Gradients d = backward_of(gradients[0], gradients[0], {}, carried<Branch>(context),
                               context->needs_input_grad(1));
     return {d.x, d.y, {}};
   }
@@ -138,19 +134,19 @@ struct ResidualNorm : torch::autograd::Function<ResidualNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
                                const std::optional<at::Tensor>& y, const Drop& drop, double eps,
                                at::ScalarType result) {
-    const auto branch = c10::make_intrusive<Branch>(drop, eps, result);
-    context->saved_data["branch"] = c10::IValue::make_capsule(branch);
+    const Branch& branch =
+        carry(context, Branch{.drop = drop, .eps = eps, .type = result, .adds = y.has_value()});
     context->set_materialize_grads(false);
-    const StreamAndNorm made = normed_forward(x, y, *branch);
+    const StreamAndNorm made = normed_forward(x, y, branch);
     context->save_for_backward({made.stream});
-    context->saved_data["adds"] = y.has_value();
     return {made.stream, made.normed};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor stream = context->get_saved_variables()[0];
-    const bool with_y = context->saved_data["adds"].toBool() && context->needs_input_grad(1);
-    Gradients d = backward_of(stream, gradients[0], gradients[1], *branch_of(context), with_y);
+    const auto& branch = carried<Branch>(context);
+    const bool with_y = branch.adds && context->needs_input_grad(1);
+    Gradients d = backward_of(stream, gradients[0], gradients[1], branch, with_y);
     return {d.x, d.y, {}, {}, {}};
   }
 };
@@ -160,14 +156,15 @@ struct ResidualNorm : torch::autograd::Function<ResidualNorm> {
 at::Tensor residual(const at::Tensor& x, const at::Tensor& y, const Drop& drop) {
   return at::GradMode::is_enabled()
              ? Residual::apply(x, y, drop)
-             : forward_of(x, y, {drop, 0, y.scalar_type()}, /*with_norm=*/false).stream;
+             : forward_of(x, y, {.drop = drop, .type = y.scalar_type()}, /*with_norm=*/false)
+                   .stream;
 }
 
 StreamAndNorm residual_srms_norm(const at::Tensor& x, const at::Tensor& y, const Drop& drop,
                                  double eps, at::ScalarType result) {
   const std::optional<at::Tensor> added = y.defined() ? std::optional(y.to(result)) : std::nullopt;
   if (!at::GradMode::is_enabled()) {
-    return normed_forward(x, added, {drop, eps, result});
+    return normed_forward(x, added, {.drop = drop, .eps = eps, .type = result});
   }
   const variable_list made = ResidualNorm::apply(x, added, drop, eps, result);
   return {made[0], made[1]};

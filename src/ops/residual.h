@@ -8,11 +8,6 @@
 
 namespace transnormer::ops {
 
-struct Drop {
-  double p = 0;
-  DropoutKey key = {};
-};
-
 // x + dropout(y). x: [samples, .., dim], fp32; y: the same shape, of any type.
 [[nodiscard]] at::Tensor residual(const at::Tensor& x, const at::Tensor& y, const Drop& drop);
 

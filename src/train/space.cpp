@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "util/error.h"
 #include "util/units.h"
@@ -11,12 +12,10 @@
 namespace transnormer {
 namespace {
 
-double checkpoint_bytes(const TransNormer& model) {
+double bytes_of(const std::vector<NamedTensor>& tensors) {
   double bytes = 0;
-  for (const NamedTensor& tensor : named_tensors(model)) {
-    // The weight, and for the optimizer its two moments.
-    bytes +=
-        static_cast<double>(tensor.tensor.numel()) * sizeof(float) * (tensor.trainable ? 3 : 1);
+  for (const NamedTensor& named : tensors) {
+    bytes += static_cast<double>(named.tensor.nbytes());
   }
   return bytes;
 }
@@ -42,7 +41,8 @@ std::int64_t checkpoints_to_come(const Config& config, std::int64_t step, std::i
 void require_space(const TrainingRun& run) {
   const std::int64_t held = std::ssize(run.directory.checkpoint_steps()) - std::ssize(run.damaged);
   const std::int64_t count = checkpoints_to_come(run.config, run.state.step, run.total_steps, held);
-  const double bytes = static_cast<double>(count) * checkpoint_bytes(*run.model);
+  const double bytes = static_cast<double>(count) * (bytes_of(named_tensors(*run.model)) +
+                                                     bytes_of(run.optimizer->named_state()));
   std::error_code unknown;
   const auto space = std::filesystem::space(run.directory.path(), unknown);
   if (!unknown && static_cast<double>(space.available) < bytes) {

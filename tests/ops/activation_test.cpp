@@ -71,14 +71,29 @@ INSTANTIATE_TEST_SUITE_P(All, Activations,
                          testing::Values(Activation::silu, Activation::relu, Activation::gelu,
                                          Activation::none));
 
+double phi(double x, FeatureMap map) {
+  switch (map) {
+    case FeatureMap::elu1:
+      return x > 0 ? x + 1 : std::exp(x);
+    case FeatureMap::elu:
+      return x > 0 ? x : std::exp(x) - 1;
+    case FeatureMap::relu:
+      return std::max(x, 0.0);
+    case FeatureMap::silu:
+      return x / (1 + std::exp(-x));
+    case FeatureMap::exp:
+      return std::exp(x);
+  }
+  return NAN;
+}
+
 class FeatureMaps : public testing::TestWithParam<FeatureMap> {};
 
 TEST_P(FeatureMaps, AgreeWithTheirDefinitionAndDifferencesByKernelAndByTensors) {
-  const double plus = GetParam() == FeatureMap::elu1 ? 1 : 0;
-  const auto phi = [plus](const std::vector<double>& at) {
+  const auto phi_of = [](const std::vector<double>& at) {
     std::vector<double> y;
     for (const double x : at) {
-      y.push_back(plus + (x > 0 ? x : std::exp(x) - 1));
+      y.push_back(phi(x, GetParam()));
     }
     return y;
   };
@@ -88,14 +103,16 @@ TEST_P(FeatureMaps, AgreeWithTheirDefinitionAndDifferencesByKernelAndByTensors) 
     const at::Tensor a = leaf(x.to(type));
     const at::Tensor y = feature_map(strided(a), GetParam());
     torch::autograd::backward({y}, {g.to(type)});
-    EXPECT_LT(distance(y, phi(values(x))), 1e-6);
-    EXPECT_LT(distance(a.grad(), gradient_of(phi, values(g), values(x))), 2e-6);
+    EXPECT_LT(distance(y, phi_of(values(x))), 1e-6);
+    EXPECT_LT(distance(a.grad(), gradient_of(phi_of, values(g), values(x))), 2e-6);
   }
   const at::Tensor rounded = x.to(at::kBFloat16);
-  EXPECT_LT(distance(feature_map(rounded, GetParam()), phi(values(rounded))), 0x1.01p-8);
+  EXPECT_LT(distance(feature_map(rounded, GetParam()), phi_of(values(rounded))), 0x1.01p-8);
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, FeatureMaps, testing::Values(FeatureMap::elu1, FeatureMap::elu));
+INSTANTIATE_TEST_SUITE_P(All, FeatureMaps,
+                         testing::Values(FeatureMap::elu1, FeatureMap::elu, FeatureMap::relu,
+                                         FeatureMap::silu, FeatureMap::exp));
 
 TEST(FeatureMapExtremes, StayFiniteAndExact) {
   const at::Tensor x = at::tensor({-1000.F, -100.F, -87.F, 0.F, 88.F, 1e30F});

@@ -131,11 +131,14 @@ TEST(CudaEmulation, GatesAndFeatureMaps) {
                       k.gated_backward(kind, in(x[0]), in(x[1]), out(y[1]), {7, 50, 106, 53});
                     });
   }
-  for (const bool plus_one : {true, false}) {
-    expect_like_cpu("elu", {g, joint}, {blank({7, 53}), blank({7, 53})},
-                    [plus_one](const Kernels& k, const Tensors& x, const Tensors& y) {
-                      k.elu(plus_one, in(x[0]), out(y[0]), 371);
-                      k.elu_backward(in(x[0]), in(x[1]), out(y[1]), 371);
+  for (const auto feature :
+       {kernels::Feature::none, kernels::Feature::elu1, kernels::Feature::elu,
+        kernels::Feature::relu, kernels::Feature::silu, kernels::Feature::exp}) {
+    expect_like_cpu("feature " + std::to_string(static_cast<int>(feature)), {g, joint},
+                    {blank({7, 53}), blank({7, 53})},
+                    [feature](const Kernels& k, const Tensors& x, const Tensors& y) {
+                      k.feature(feature, in(x[0]), out(y[0]), 371);
+                      k.feature_backward(feature, in(x[0]), in(x[1]), out(y[1]), 371);
                     });
   }
 }
@@ -203,7 +206,7 @@ TEST(CudaEmulation, SumsOverAnyNumberOfRows) {
   }
 }
 
-TEST(CudaEmulation, DropoutMasksOfAnyStretch) {
+TEST(CudaEmulation, DropoutMasksOfAnyPart) {
   for (const std::int64_t elements : {1, 3, 4, 41}) {
     for (const std::uint64_t first : {0, 2, 7}) {
       kernels::Mask mask = some_mask(0.3);
@@ -247,7 +250,7 @@ struct Rotations {
         position(wide(at::arange(rows, at::kDouble) + 5)),
         unit(wide(at::full({dim}, 1 / std::sqrt(static_cast<double>(dim)), at::kFloat))) {}
 
-  // Time t is turned by row (2 + t) % rows.
+  // Time t is rotated by row (2 + t) % rows.
   [[nodiscard]] kernels::Lrpe view() const {
     return {rotation.x.const_data_ptr<float>(), position.x.const_data_ptr<double>(),
             unit.x.const_data_ptr<float>(), 2, position.x.size(0)};
@@ -303,11 +306,17 @@ struct Joint {
   std::int64_t width;
 };
 
+struct FeatureAndLrpe {
+  kernels::Feature feature;
+  kernels::Lrpe lrpe;
+};
+
 // With and without each part of an encoding.
-std::vector<kernels::Encoding> encodings(const Rotations& table, std::int64_t dim) {
-  std::vector<kernels::Encoding> all{{kernels::Feature::none, {}}, {kernels::Feature::elu1, {}}};
+std::vector<FeatureAndLrpe> encodings(const Rotations& table, std::int64_t dim) {
+  std::vector<FeatureAndLrpe> all{{kernels::Feature::none, {}}, {kernels::Feature::elu1, {}}};
   if (dim % 2 == 0) {
     all.push_back({kernels::Feature::elu, table.view()});
+    all.push_back({kernels::Feature::silu, table.view()});
     all.push_back({kernels::Feature::none, table.view()});
   }
   return all;
@@ -319,7 +328,7 @@ TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
         std::tuple{65, 13, 70}, std::tuple{130, 70, 13}, std::tuple{40, 66, 65}}) {
     const Rotations table(key_dim - key_dim % 2, 50);
     const Scratch scratch(kernels::linear_attention_scratch(kHeads, key_dim, value_dim));
-    for (const kernels::Encoding& encoding : encodings(table, key_dim)) {
+    for (const auto& [feature, lrpe] : encodings(table, key_dim)) {
       const Joint joint(time, key_dim, value_dim);
       const std::vector<std::int64_t> out_sizes{kBatch, time, kHeads, value_dim};
       const Given d_out{normal(out_sizes, 2)};
@@ -334,7 +343,8 @@ TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
                                            .scratch = scratch.data(),
                                            .strides = joint.strides(),
                                            .gradient_strides = joint.strides(),
-                                           .encoding = encoding};
+                                           .feature = feature,
+                                           .lrpe = lrpe};
       expect_like_cpu(
           "linear attention over " + std::to_string(time), {joint.given(1), d_out},
           {blank(out_sizes), blank(out_sizes), joint.blank_like(), state, d_theta},
@@ -355,7 +365,7 @@ TEST(CudaEmulation, BlockAttentionWithAndWithoutDropout) {
     const Rotations table(dim - dim % 2, block);
     const Scratch scratch(kernels::block_attention_scratch(block, dim));
     int number = 0;
-    for (const kernels::Encoding& encoding : encodings(table, dim)) {
+    for (const auto& [feature, lrpe] : encodings(table, dim)) {
       for (const bool softmax : {true, false}) {
         const Joint joint(time, dim, dim);
         const std::vector<std::int64_t> out_sizes{kBatch, time, kHeads, dim};
@@ -374,7 +384,8 @@ TEST(CudaEmulation, BlockAttentionWithAndWithoutDropout) {
                                             .scratch = scratch.data(),
                                             .strides = joint.strides(),
                                             .gradient_strides = joint.strides(),
-                                            .encoding = encoding};
+                                            .feature = feature,
+                                            .lrpe = lrpe};
         expect_like_cpu(
             "blocks of " + std::to_string(block) + ", variant " + std::to_string(number),
             {joint.given(1), d_out}, {blank(out_sizes), joint.blank_like(), d_theta},

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/cuda_device.h"
 #include "ops/dropout.h"
 #include "ops/operator_cases.h"
@@ -45,7 +45,7 @@ void expect_near(const Tensors& found, const Tensors& expected, const std::strin
   }
 }
 
-TEST_F(CudaOperators, CausalLinearAttentionGoesOnFromAState) {
+TEST_F(CudaOperators, LinearAttentionGoesOnFromAState) {
   const Tensors x{normal({3, 100, 2, 24}, 1), normal({3, 100, 2, 24}, 2),
                   normal({3, 100, 2, 24}, 3)};
   const auto run = [&x](at::Device where) {
@@ -55,7 +55,7 @@ TEST_F(CudaOperators, CausalLinearAttentionGoesOnFromAState) {
       const auto part = [&, begin = first, length = count](std::size_t i) {
         return x[i].narrow(1, begin, length).to(where);
       };
-      parts.push_back(causal_linear_attention_step(part(0), part(1), part(2), state).to(at::kCPU));
+      parts.push_back(linear_attention_step(part(0), part(1), part(2), state).to(at::kCPU));
     }
     parts.push_back(state.to(at::kCPU));
     return parts;

@@ -7,7 +7,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/attention/lrpe.h"
 #include "ops/kernels/step.h"
 #include "ops/norm.h"
@@ -57,8 +57,8 @@ TEST_P(KernelsOf, ElementsAndRowsAreFilledAlike) {
     k.gated_backward(kernels::Gate::silu, in(joint), in(c), out(d_joint), {140, 13});
     o[1].copy_(d_joint.slice(1, 0, 13).reshape(a.sizes()));
     o[2].copy_(d_joint.slice(1, 13).reshape(a.sizes()));
-    k.elu(true, in(a), out(o[3]), count);
-    k.elu_backward(in(a), in(b), out(o[4]), count);
+    k.feature(kernels::Feature::elu1, in(a), out(o[3]), count);
+    k.feature_backward(kernels::Feature::elu1, in(a), in(b), out(o[4]), count);
     k.srms_norm(in(a), out(o[5]), 140, 13, 1e-6F);
     k.srms_norm_backward(in(a), in(b), out(o[6]), 140, 13, 1e-6F);
   });
@@ -216,12 +216,19 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
       k.gated_backward(kind, in(good), in(bad), out(d_joint), {140, 13});
       expect_passed(d_joint.slice(1, 0, 13).reshape(a.sizes()), gate + " backward of a gradient");
     }
-    for (const bool plus_one : {true, false}) {
-      k.elu(plus_one, in(bad), out(y), count);
-      expect_passed(y, "elu");
+    for (const auto feature :
+         {kernels::Feature::elu1, kernels::Feature::elu, kernels::Feature::relu,
+          kernels::Feature::silu, kernels::Feature::exp}) {
+      const std::string what = "feature " + std::to_string(static_cast<int>(feature));
+      k.feature(feature, in(bad), out(y), count);
+      expect_passed(y, what);
+      if (feature != kernels::Feature::relu) {  // whose slope is 0 or 1
+        k.feature_backward(feature, in(bad), in(b), out(y), count);
+        expect_passed(y, what + " backward");
+      }
+      k.feature_backward(feature, in(a), in(bad), out(y), count);
+      expect_passed(y, what + " backward of a gradient");
     }
-    k.elu_backward(in(bad), in(b), out(y), count);
-    expect_passed(y, "elu backward");
     k.srms_norm(in(bad), out(y), 140, 13, 1e-6F);
     expect_passed(y, "norm");
     k.srms_norm_backward(in(bad), in(b), out(y), 140, 13, 1e-6F);
@@ -281,7 +288,7 @@ std::vector<at::Tensor> run_everything() {
   const at::Tensor x = leaf(normal({3, 300, 5, 16}, 1)), theta = leaf(normal({8}, 2));
   const at::Tensor unit = at::full({16}, 0.25);
   const at::Tensor q = lrpe(feature_map(x, FeatureMap::elu1), theta, unit, 0);
-  const at::Tensor y = causal_linear_attention(q, q, x);
+  const at::Tensor y = linear_attention(q, q, x);
   BlockAttentionOptions options;
   options.dropout = 0.1;
   const at::Tensor z = block_attention(x, q, y, options);

@@ -10,9 +10,9 @@
 
 #include "ops/activation.h"
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
 #include "ops/attention/encoding.h"
 #include "ops/attention/joint.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/attention/lrpe.h"
 #include "ops/dropout.h"
 #include "ops/loss/linear_cross_entropy.h"
@@ -42,15 +42,27 @@ at::Tensor mask_like(const at::Tensor& x, double p) {
 }
 
 at::Tensor phi(const at::Tensor& x, FeatureMap map) {
-  return map == FeatureMap::elu1 ? at::elu(x) + 1 : at::elu(x);
+  switch (map) {
+    case FeatureMap::elu1:
+      return at::elu(x) + 1;
+    case FeatureMap::elu:
+      return at::elu(x);
+    case FeatureMap::relu:
+      return at::relu(x);
+    case FeatureMap::silu:
+      return at::silu(x);
+    case FeatureMap::exp:
+      return x.exp();
+  }
+  return {};
 }
 
 at::Tensor srms(const at::Tensor& x) {
   return x * (x.square().mean(-1, true) + kEps).rsqrt();
 }
 
-at::Tensor turned(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& unit,
-                  std::int64_t first, std::int64_t period) {
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& unit,
+                   std::int64_t first, std::int64_t period) {
   at::Tensor position = at::arange(first, first + x.size(1), at::kLong);
   if (period > 0) {
     position = position.remainder(period);
@@ -69,7 +81,8 @@ at::Tensor by_head(const at::Tensor& x) {
   return x.transpose(1, 2);
 }
 
-at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor quadratic_linear_attention(const at::Tensor& q, const at::Tensor& k,
+                                      const at::Tensor& v) {
   const at::Tensor scores = at::matmul(by_head(q), by_head(k).transpose(2, 3)).tril();
   return by_head(at::matmul(scores, by_head(v)));
 }
@@ -129,7 +142,8 @@ void add_elementwise(Cases& cases) {
            return plain(parts[0]) * parts[1];
          }});
   }
-  for (const auto map : {FeatureMap::elu1, FeatureMap::elu}) {
+  for (const auto map :
+       {FeatureMap::elu1, FeatureMap::elu, FeatureMap::relu, FeatureMap::silu, FeatureMap::exp}) {
     cases.push_back(
         {"feature map " + std::to_string(static_cast<int>(map)),
          {normal({3, 37, 53}, 1)},
@@ -255,7 +269,7 @@ void add_lrpe(Cases& cases) {
            return lrpe(a[0], p[0], some_unit().to(p[0].device()), first, period);
          },
          [first = first, period = period](const Tensors& a, const Tensors& p) {
-           return turned(a[0], p[0], some_unit().to(at::kDouble), first, period);
+           return rotated(a[0], p[0], some_unit().to(at::kDouble), first, period);
          }});
   }
 }
@@ -263,14 +277,15 @@ void add_lrpe(Cases& cases) {
 void add_linear_attention(Cases& cases) {
   for (const auto& [time, value_dim] : {std::pair{1, 17}, std::pair{63, 17}, std::pair{64, 24},
                                         std::pair{65, 70}, std::pair{200, 17}}) {
-    cases.push_back(
-        {"linear attention over " + std::to_string(time),
-         {heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, value_dim, 3)},
-         {},
-         [](const Tensors& a, const Tensors&, at::ScalarType) {
-           return causal_linear_attention(a[0], a[1], a[2]);
-         },
-         [](const Tensors& a, const Tensors&) { return linear_attention(a[0], a[1], a[2]); }});
+    cases.push_back({"linear attention over " + std::to_string(time),
+                     {heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, value_dim, 3)},
+                     {},
+                     [](const Tensors& a, const Tensors&, at::ScalarType) {
+                       return linear_attention(a[0], a[1], a[2]);
+                     },
+                     [](const Tensors& a, const Tensors&) {
+                       return quadratic_linear_attention(a[0], a[1], a[2]);
+                     }});
   }
 }
 
@@ -313,10 +328,10 @@ void add_encoded_attentions(Cases& cases) {
     return views;
   };
   const auto encoding_of = [](const at::Tensor& theta, std::int64_t period) {
-    return Encoding{FeatureMap::elu1, theta, some_unit().to(theta.device()), kFirst, period};
+    return Encoding{FeatureMap::elu1, theta, some_unit().to(theta.device()), kFirst, period, {}};
   };
   const auto encoded = [](const at::Tensor& x, const at::Tensor& theta, std::int64_t period) {
-    return turned(phi(x, FeatureMap::elu1), theta, some_unit().to(at::kDouble), kFirst, period);
+    return rotated(phi(x, FeatureMap::elu1), theta, some_unit().to(at::kDouble), kFirst, period);
   };
   const Tensors joint{normal({3, kTime, 3 * 2 * 24}, 1)};
   cases.push_back({"linear attention of encoded parts",
@@ -324,11 +339,12 @@ void add_encoded_attentions(Cases& cases) {
                    {some_theta()},
                    [=](const Tensors& a, const Tensors& p, at::ScalarType) {
                      const Tensors x = parts_of(a[0], ops::split(a[0], 3));
-                     return causal_linear_attention(x[0], x[1], x[2], encoding_of(p[0], 0));
+                     return linear_attention(x[0], x[1], x[2], {.encoding = encoding_of(p[0], 0)});
                    },
                    [=](const Tensors& a, const Tensors& p) {
                      const Tensors x = parts_of(a[0], at::chunk(a[0], 3, -1));
-                     return linear_attention(encoded(x[0], p[0], 0), encoded(x[1], p[0], 0), x[2]);
+                     return quadratic_linear_attention(encoded(x[0], p[0], 0),
+                                                       encoded(x[1], p[0], 0), x[2]);
                    }});
   BlockAttentionOptions options;
   options.block = kPeriod;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "model/attention/registry.h"
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 
 namespace transnormer {
 namespace {
@@ -44,10 +44,9 @@ class NormAttention : public ProjectedAttention {
     ops::Encoding mapped = encoding(context);
     mapped.feature = config_.kernel;
     if (state == nullptr) {
-      return ops::causal_linear_attention(q, k, v, mapped);
+      return ops::linear_attention(q, k, v, {.encoding = mapped});
     }
-    return ops::causal_linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum,
-                                             mapped);
+    return ops::linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum, mapped);
   }
 
  private:
@@ -57,8 +56,9 @@ class NormAttention : public ProjectedAttention {
 }  // namespace
 
 void NormAttentionConfig::visit(FieldVisitor& visitor) {
-  visit_choice(visitor, {"kernel", "Feature map of queries and keys: 1 + elu, or elu"}, kernel,
-               kFeatureMapNames);
+  visit_choice(visitor,
+               {"kernel", "Feature map of queries and keys: 1 + elu, elu, relu, silu, or e^x"},
+               kernel, kFeatureMapNames);
   visit_choice(visitor, {"output_norm", "Norm of the merged heads"}, output_norm, kOutputNormNames);
 }
 

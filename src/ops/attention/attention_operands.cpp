@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "ops/activation.h"
 #include "ops/attention/joint.h"
 #include "ops/runtime/kernel_view.h"
 
@@ -32,13 +33,6 @@ at::Tensor readable(const at::Tensor& x, at::ScalarType type) {
   return row_stride(typed) ? typed : typed.contiguous();
 }
 
-kernels::Feature feature_of(std::optional<FeatureMap> map) {
-  if (!map) {
-    return kernels::Feature::none;
-  }
-  return *map == FeatureMap::elu1 ? kernels::Feature::elu1 : kernels::Feature::elu;
-}
-
 }  // namespace
 
 AttentionOperands::AttentionOperands(const at::Tensor& query, const at::Tensor& key,
@@ -56,24 +50,21 @@ AttentionOperands unfilled_gradients(const AttentionOperands& x) {
   return {made[0], made[1], made[2]};
 }
 
-KernelEncoding::KernelEncoding(const Encoding& encoding, std::int64_t time)
-    : feature_(feature_of(encoding.feature)) {
-  if (encoding.theta.defined()) {
-    table_ =
-        std::make_shared<LrpeTable>(encoding.theta, time, encoding.first_position, encoding.period);
-    unit_ = encoding.reflect.contiguous();
-  }
+kernels::Feature feature_of(const Encoding& encoding) {
+  return encoding.feature ? feature_of(*encoding.feature) : kernels::Feature::none;
 }
 
-kernels::Encoding KernelEncoding::view() const {
-  if (!has_lrpe()) {
-    return {feature_, {}};
+LrpeTable table_of(const Encoding& encoding, std::int64_t time) {
+  if (!encoding.theta.defined()) {
+    return {};
   }
-  return {feature_, table_->view(unit_)};
+  return {encoding.theta, encoding.reflect, time,
+          Positions{encoding.first_position, encoding.period, {}}};
 }
 
 bool encoding_fits(const at::Tensor& q, const Encoding& encoding) {
-  return !encoding.theta.defined() || q.size(3) <= kernels::kWidestLrpe;
+  return !encoding.theta.defined() ||
+         (!encoding.positions.defined() && q.size(3) <= kernels::kWidestLrpe);
 }
 
 std::optional<at::Tensor> theta_of(const Encoding& encoding) {

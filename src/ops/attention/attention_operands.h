@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -28,19 +27,10 @@ struct AttentionOperands {
 // New tensors for the gradients: the parts of one where q, k, v are (see ops/joint.h).
 [[nodiscard]] AttentionOperands unfilled_gradients(const AttentionOperands& x);
 
-// An encoding made ready for kernels: LRPE's table, which queries and keys, forward and backward
-// pass share.
-class KernelEncoding {
- public:
-  KernelEncoding(const Encoding& encoding, std::int64_t time);
-  [[nodiscard]] kernels::Encoding view() const;
-  [[nodiscard]] bool has_lrpe() const { return table_ != nullptr; }
-
- private:
-  kernels::Feature feature_ = kernels::Feature::none;
-  std::shared_ptr<const LrpeTable> table_;
-  at::Tensor unit_;
-};
+// The names that kernels have for an encoding's feature map, and its table of rotations (empty
+// without LRPE), which queries and keys, forward and backward share.
+[[nodiscard]] kernels::Feature feature_of(const Encoding& encoding);
+[[nodiscard]] LrpeTable table_of(const Encoding& encoding, std::int64_t time);
 
 // Whether a kernel's table has room for what the encoding does to heads of q's width.
 [[nodiscard]] bool encoding_fits(const at::Tensor& q, const Encoding& encoding);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
+#include <optional>
 
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/block_attention_tensor.h"
+#include "ops/attention/groups.h"
 #include "ops/kernels/step.h"
+#include "ops/runtime/carry.h"
 #include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/philox_tensor.h"
@@ -24,28 +26,25 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kWidestBlock = 256;  // whose scores still fit a core's cache
 
-// Carries what is no tensor from forward to backward; autograd's own store holds tensors and
-// numbers only.
-struct OptionsHolder : torch::CustomClassHolder {
-  OptionsHolder(const BlockAttentionOptions& values, KernelEncoding made)
-      : options(values), encoding(std::move(made)) {
-    options.encoding = {};  // made ready beside it; its tensors are not held twice
+// For a kernel, which encodes on the fly.
+struct KernelOptions {
+  KernelOptions(const BlockAttentionOptions& values, std::int64_t time)
+      : options(values), lrpe(table_of(values.encoding, time)) {
+    options.encoding.theta = at::Tensor();  // its table is beside it
   }
   BlockAttentionOptions options;
-  KernelEncoding encoding;
+  LrpeTable lrpe;
 };
 
-// The library's fused attention has no dropout by counter and no ReLU. In blocks it is as exact as
-// the products' type, so it is for half precision; single precision goes there where no kernel
-// fits.
-bool fused_attention_serves(const BlockAttentionOptions& options) {
-  return options.score == ScoreKind::softmax && options.dropout == 0;
+// The library's fused attention has no dropout by counter, no ReLU and one width. In blocks it is
+// as exact as the products' type, so it is for half precision; single precision goes there where no
+// kernel fits.
+bool fused_attention_serves(const at::Tensor& q, const at::Tensor& v,
+                            const BlockAttentionOptions& options) {
+  return options.score == ScoreKind::softmax && options.dropout == 0 && q.size(3) == v.size(3);
 }
 
-bool prefers_fused_attention(const at::Tensor& q, const BlockAttentionOptions& options) {
-  if (options.block == 0) {
-    return true;
-  }
+bool prefers_fused_attention(const at::Tensor& q) {
   switch (operator_choices().fused_attention) {
     case Use::never:
       return false;
@@ -57,11 +56,21 @@ bool prefers_fused_attention(const at::Tensor& q, const BlockAttentionOptions& o
   return q.is_cuda() && q.scalar_type() != at::kFloat;
 }
 
+// For tensor operations, of operands that are encoded already.
+struct TensorOptions {
+  BlockAttentionOptions options;
+  std::optional<RowsOfTokens> tokens;  // where they were gathered
+};
+
+const RowsOfTokens* tokens_of(const TensorOptions& held) {
+  return held.tokens ? &*held.tokens : nullptr;
+}
+
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const BlockAttentionOptions& options) {
   const bool serve = kernel_serves(q, &kernels::Kernels::block_attention) &&
                      kernel_serves(q, &kernels::Kernels::block_attention_backward);
-  if (!serve || !encoding_fits(q, options.encoding) || options.block == 0 ||
-      q.size(3) != v.size(3)) {
+  if (!serve || !options.visibility.plain() || !encoding_fits(q, options.encoding) ||
+      options.block == 0 || q.size(3) != v.size(3)) {
     return false;
   }
   if (q.is_cpu()) {
@@ -73,7 +82,7 @@ bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const BlockAttentionO
   return cuda_library()->block_attention_fits(shape);
 }
 
-kernels::BlockAttention shape_of(const AttentionOperands& x, const OptionsHolder& held) {
+kernels::BlockAttention shape_of(const AttentionOperands& x, const KernelOptions& held) {
   const BlockAttentionOptions& options = held.options;
   return {.first = 0,
           .last = 0,
@@ -88,7 +97,8 @@ kernels::BlockAttention shape_of(const AttentionOperands& x, const OptionsHolder
           .scratch = nullptr,
           .strides = x.strides(),
           .gradient_strides = {},
-          .encoding = held.encoding.view()};
+          .feature = feature_of(options.encoding),
+          .lrpe = held.lrpe.view()};
 }
 
 // Heads are independent: on a CPU each thread takes some neighbours of them, with buffers of its
@@ -112,13 +122,11 @@ struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
                             const BlockAttentionOptions& options) {
-    const auto held =
-        c10::make_intrusive<OptionsHolder>(options, KernelEncoding(options.encoding, q.size(1)));
     context->save_for_backward({q, k, v});
-    context->saved_data["options"] = c10::IValue::make_capsule(held);
+    const auto& held = carry(context, KernelOptions(options, q.size(1)));
     const AttentionOperands x(q, k, v);
     const at::Tensor y = empty_dense(x.q);
-    for_heads(x.q, shape_of(x, *held),
+    for_heads(x.q, shape_of(x, held),
               [&](const kernels::Kernels& set, const kernels::BlockAttention& part) {
                 set.block_attention(part, in(x.q), in(x.k), in(x.v), out(y));
               });
@@ -127,13 +135,12 @@ struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> 
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const auto held = c10::static_intrusive_pointer_cast<OptionsHolder>(
-        context->saved_data["options"].toCapsule());
+    const auto& held = carried<KernelOptions>(context);
     const AttentionOperands x(saved[0], saved[1], saved[2]);
     const at::Tensor gradient = dense_like(gradients[0], x.q);
     const AttentionOperands d = unfilled_gradients(x);
-    const ThetaGradient d_theta(x.q, held->encoding.has_lrpe());
-    kernels::BlockAttention shape = shape_of(x, *held);
+    const ThetaGradient d_theta(x.q, !held.lrpe.empty());
+    kernels::BlockAttention shape = shape_of(x, held);
     shape.gradient_strides = d.strides();
     for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::BlockAttention& part) {
       set.block_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient), out(d.q),
@@ -146,30 +153,29 @@ struct EncodedBlockAttention : torch::autograd::Function<EncodedBlockAttention> 
 // By tensor operations, of operands that are encoded already.
 struct BlockAttention : torch::autograd::Function<BlockAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const BlockAttentionOptions& options) {
+                            const at::Tensor& v, const TensorOptions& held) {
     context->save_for_backward({q, k, v});
-    context->saved_data["options"] = c10::IValue::make_capsule(
-        c10::make_intrusive<OptionsHolder>(options, KernelEncoding({}, q.size(1))));
-    return tiled_forward(q, k, v, options);
+    carry(context, held);
+    return tiled_forward(q, k, v, held.options, tokens_of(held));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const auto held = c10::static_intrusive_pointer_cast<OptionsHolder>(
-        context->saved_data["options"].toCapsule());
+    const auto& held = carried<TensorOptions>(context);
     BlockAttentionGradients d =
-        tiled_backward(saved[0], saved[1], saved[2], gradients[0], held->options);
+        tiled_backward(saved[0], saved[1], saved[2], gradients[0], held.options, tokens_of(held));
     return {d.q, d.k, d.v, {}};
   }
 };
 
-// By the library's attention, of operands that are encoded already. Blocks are sequences of their
-// own; what the last one lacks is padded behind its end, where no token sees it.
-at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const BlockAttentionOptions& options) {
+// By the library's attention, of operands that are encoded already, with plain visibility. Blocks
+// are sequences of their own; what the last one lacks is padded behind its end, where no token sees
+// it.
+at::Tensor fused_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const BlockAttentionOptions& options) {
   const std::int64_t batch = q.size(0);
   const std::int64_t time = q.size(1);
-  const std::int64_t block = options.block == 0 ? time : std::min(options.block, time);
+  const std::int64_t block = std::min(options.block, time);
   const std::int64_t blocks = (time + block - 1) / block;
   const auto cut = [&](const at::Tensor& x) {
     const std::int64_t lacking = blocks * block - time;
@@ -180,6 +186,45 @@ at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::T
       .transpose(1, 2)
       .reshape({batch, blocks * block, q.size(2), v.size(3)})
       .narrow(1, 0, time);
+}
+
+at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             bool causal, double scale, const RowsOfTokens* tokens) {
+  std::optional<at::Tensor> seen;
+  if (!causal && tokens != nullptr) {
+    const at::Tensor number = at::arange(tokens->length, tokens->lengths.options());
+    seen = (number < tokens->lengths.unsqueeze(1))
+               .view({tokens->rows, 1, 1, tokens->length})
+               .expand({tokens->rows, 1, tokens->length, tokens->length});
+  }
+  return at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
+                                          seen, 0, causal, scale)
+      .transpose(1, 2);
+}
+
+// Of operands that are encoded already. `tokens`: null, or of which they were gathered.
+at::Tensor by_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                      const BlockAttentionOptions& options, const RowsOfTokens* tokens) {
+  if (options.block == 0 && fused_attention_serves(q, v, options)) {
+    return library_attention(q, k, v, options.visibility.causal, options.scale, tokens);
+  }
+  return BlockAttention::apply(
+      q, k, v, TensorOptions{options, tokens != nullptr ? std::optional(*tokens) : std::nullopt});
+}
+
+// Of gathered tokens, each row of which is one block. In a causal one nothing sees what is behind
+// its last token, so that a kernel serves.
+at::Tensor of_block_rows(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const BlockAttentionOptions& given, const RowsOfTokens& tokens) {
+  BlockAttentionOptions options = given;
+  options.encoding = {};
+  options.visibility = {.causal = given.visibility.causal, .padding = {}, .segments = {}};
+  options.block = tokens.length;
+  if (options.dropout == 0 && kernel_fits(q, v, options)) {
+    return EncodedBlockAttention::apply(q, k, v, std::nullopt, options);
+  }
+  options.block = 0;
+  return by_tensors(q, k, v, options, &tokens);
 }
 
 // Whether rows [batch, time, heads, dim] of a cache are dense within a batch row.
@@ -225,16 +270,33 @@ at::Tensor step_forward(const at::Tensor& q, const at::Tensor& k, const at::Tens
 
 at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const BlockAttentionOptions& options) {
-  const bool fused = fused_attention_serves(options);
-  if (!(fused && prefers_fused_attention(q, options)) && kernel_fits(q, v, options)) {
+  const bool fused =
+      options.block > 0 && options.visibility.plain() && fused_attention_serves(q, v, options);
+  if (!(fused && prefers_fused_attention(q)) && kernel_fits(q, v, options)) {
     return EncodedBlockAttention::apply(q, k, v, theta_of(options.encoding), options);
+  }
+  if (!options.visibility.whole_rows()) {
+    const Groups groups(options.visibility, q.size(0), q.size(1), options.block, q.device());
+    return by_groups(groups, q, k, v, options.encoding,
+                     [&](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const RowsOfTokens& tokens) {
+                       return of_block_rows(query, key, value, options, tokens);
+                     });
   }
   const at::Tensor query = encode(q, options.encoding);
   const at::Tensor key = encode(k, options.encoding);
-  const bool only_way = q.is_cuda() && operator_choices().fused_attention != Use::never;
-  return fused && (only_way || prefers_fused_attention(q, options))
-             ? fused_attention(query, key, v, options)
-             : BlockAttention::apply(query, key, v, options);
+  BlockAttentionOptions encoded = options;
+  encoded.encoding = {};
+  const bool prefers = prefers_fused_attention(q);
+  const bool serves = kernel_fits(query, v, encoded);
+  const bool replaces = q.is_cuda() && operator_choices().fused_attention != Use::never;
+  if (fused && (prefers || (replaces && !serves))) {
+    return fused_blocks(query, key, v, options);
+  }
+  if (serves) {
+    return EncodedBlockAttention::apply(query, key, v, std::nullopt, encoded);
+  }
+  return by_tensors(query, key, v, encoded, nullptr);
 }
 
 at::Tensor attention_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -11,12 +11,14 @@ namespace transnormer::ops {
 namespace {
 
 constexpr std::int64_t kScoreBytes = 64LL << 20;  // of one tile
+constexpr std::int64_t kMostTokens = 1LL << 24;  // of a sample whose weights are numbered by tokens
 
 // The sequence cut into blocks, and the arithmetic of one tile of queries.
 class Tiles {
  public:
-  Tiles(const at::Tensor& q, const BlockAttentionOptions& options)
+  Tiles(const at::Tensor& q, const BlockAttentionOptions& options, const RowsOfTokens* tokens)
       : options_(options),
+        tokens_(tokens),
         batch_(q.size(0)),
         time_(q.size(1)),
         heads_(q.size(2)),
@@ -43,37 +45,63 @@ class Tiles {
     return x.flatten(2, 3).narrow(2, 0, time_).transpose(1, 2).to(type).contiguous();
   }
 
-  // True where a query of rows [first, last) does not see the key.
-  [[nodiscard]] at::Tensor hidden(std::int64_t first, std::int64_t last,
-                                  const at::Tensor& like) const {
-    return at::ones({last - first, last}, like.options().dtype(at::kBool)).triu(first + 1);
+  // The keys of a block that queries before `last` may see.
+  [[nodiscard]] std::int64_t reach(std::int64_t last) const {
+    return options_.visibility.causal ? last : length_;
   }
 
-  // The weights before dropout of scores [.., rows, keys]; changes its argument.
-  [[nodiscard]] at::Tensor weights(at::Tensor scores, const at::Tensor& mask) const {
-    if (options_.score == ScoreKind::softmax) {
-      return scores.masked_fill_(mask, -std::numeric_limits<float>::infinity()).softmax(-1);
+  // The weights before dropout of scores [batch, heads, blocks, queries, keys] for the queries from
+  // `first` on; changes its argument.
+  [[nodiscard]] at::Tensor weights(at::Tensor scores, std::int64_t first) const {
+    const bool softmax = options_.score == ScoreKind::softmax;
+    if (const at::Tensor mask = hidden(first, scores); mask.defined()) {
+      scores.masked_fill_(mask, softmax ? -std::numeric_limits<float>::infinity() : 0.F);
     }
-    return scores.masked_fill_(mask, 0).relu_();
+    return softmax ? scores.softmax(-1) : scores.relu_();
   }
 
   [[nodiscard]] bool drops() const { return options_.dropout > 0; }
 
-  // Scaled dropout mask of the same tile; elements are numbered (head * time + t) * width + s.
+  // Scaled dropout mask of the weights of queries [first, last); how they are numbered is said at
+  // block_attention.
   [[nodiscard]] at::Tensor dropout(std::int64_t first, std::int64_t last,
                                    const at::Tensor& like) const {
     const auto integers = like.options().dtype(at::kLong);
-    const at::Tensor sample = at::arange(batch_, integers).view({-1, 1, 1, 1, 1});
+    const at::Tensor sample = tokens_ == nullptr ? at::arange(batch_, integers) : tokens_->sample;
     const at::Tensor head = at::arange(heads_, integers).view({-1, 1, 1, 1});
-    const at::Tensor block = at::arange(blocks_, integers).view({-1, 1, 1});
-    const at::Tensor row = at::arange(first, last, integers).view({-1, 1});
-    const at::Tensor key = at::arange(last, integers);
-    const at::Tensor element = (head * time_ + block * length_ + row) * width_ + key;
-    return dropout_mask_of(philox_bits_at(sample, element, options_.dropout_key), options_.dropout);
+    const at::Tensor keys = at::arange(reach(last), integers);
+    const at::Tensor number =
+        tokens_ != nullptr ? tokens_->number.view({batch_, 1, 1, length_})
+                           : at::arange(blocks_ * length_, integers).view({1, 1, blocks_, length_});
+    const at::Tensor query = number.slice(3, first, last).unsqueeze(-1);
+    const at::Tensor element = options_.visibility.plain() && tokens_ == nullptr
+                                   ? (head * time_ + query) * width_ + keys
+                                   : (head * kMostTokens + query) * kMostTokens +
+                                         number.index_select(3, keys).unsqueeze(3);
+    return dropout_mask_of(
+        philox_bits_at(sample.view({-1, 1, 1, 1, 1}), element, options_.dropout_key),
+        options_.dropout);
   }
 
  private:
+  // True where a query from `first` on does not see the key; undefined where each sees all.
+  [[nodiscard]] at::Tensor hidden(std::int64_t first, const at::Tensor& scores) const {
+    if (options_.visibility.causal) {
+      return at::ones({scores.size(3), scores.size(4)}, scores.options().dtype(at::kBool))
+          .triu(first + 1);
+    }
+    if (tokens_ == nullptr && blocks_ * length_ == time_) {
+      return {};
+    }
+    const auto integers = scores.options().dtype(at::kLong);
+    const at::Tensor there =
+        tokens_ != nullptr ? tokens_->lengths.view({-1, 1, 1, 1, 1})
+                           : (time_ - at::arange(blocks_, integers) * length_).view({-1, 1, 1});
+    return at::arange(length_, integers) >= there;
+  }
+
   const BlockAttentionOptions& options_;
+  const RowsOfTokens* tokens_;
   std::int64_t batch_;
   std::int64_t time_;
   std::int64_t heads_;
@@ -90,29 +118,30 @@ at::Tensor transposed(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor tiled_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         const BlockAttentionOptions& options) {
-  const Tiles tiles(q, options);
+                         const BlockAttentionOptions& options, const RowsOfTokens* tokens) {
+  const Tiles tiles(q, options, tokens);
   const at::Tensor query = tiles.cut(q) * options.scale;
   const at::Tensor key = tiles.cut(k);
   const at::Tensor value = tiles.cut(v);
   at::Tensor out = at::empty_like(value);
   for (std::int64_t first = 0; first < tiles.length(); first += tiles.rows()) {
     const std::int64_t last = std::min(first + tiles.rows(), tiles.length());
-    at::Tensor weights =
-        tiles.weights(at::matmul(query.slice(3, first, last), transposed(key.slice(3, 0, last))),
-                      tiles.hidden(first, last, query));
+    const std::int64_t reach = tiles.reach(last);
+    at::Tensor weights = tiles.weights(
+        at::matmul(query.slice(3, first, last), transposed(key.slice(3, 0, reach))), first);
     if (tiles.drops()) {
       weights *= tiles.dropout(first, last, query);
     }
-    out.slice(3, first, last).copy_(at::matmul(weights, value.slice(3, 0, last)));
+    out.slice(3, first, last).copy_(at::matmul(weights, value.slice(3, 0, reach)));
   }
   return tiles.join(out, q.scalar_type());
 }
 
 BlockAttentionGradients tiled_backward(const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const at::Tensor& d_out,
-                                       const BlockAttentionOptions& options) {
-  const Tiles tiles(q, options);
+                                       const BlockAttentionOptions& options,
+                                       const RowsOfTokens* tokens) {
+  const Tiles tiles(q, options, tokens);
   const at::Tensor query = tiles.cut(q) * options.scale;
   const at::Tensor key = tiles.cut(k);
   const at::Tensor value = tiles.cut(v);
@@ -122,24 +151,24 @@ BlockAttentionGradients tiled_backward(const at::Tensor& q, const at::Tensor& k,
   at::Tensor d_value = at::zeros_like(value);
   for (std::int64_t first = 0; first < tiles.length(); first += tiles.rows()) {
     const std::int64_t last = std::min(first + tiles.rows(), tiles.length());
+    const std::int64_t reach = tiles.reach(last);
     const at::Tensor rows = query.slice(3, first, last);
-    const at::Tensor keys = key.slice(3, 0, last);
+    const at::Tensor keys = key.slice(3, 0, reach);
     const at::Tensor g = gradient.slice(3, first, last);
-    const at::Tensor weights =
-        tiles.weights(at::matmul(rows, transposed(keys)), tiles.hidden(first, last, query));
-    at::Tensor d_weights = at::matmul(g, transposed(value.slice(3, 0, last)));
+    const at::Tensor weights = tiles.weights(at::matmul(rows, transposed(keys)), first);
+    at::Tensor d_weights = at::matmul(g, transposed(value.slice(3, 0, reach)));
     at::Tensor dropped = weights;
     if (tiles.drops()) {
       const at::Tensor mask = tiles.dropout(first, last, query);
       dropped = weights * mask;
       d_weights *= mask;
     }
-    d_value.slice(3, 0, last).add_(at::matmul(transposed(dropped), g));
+    d_value.slice(3, 0, reach).add_(at::matmul(transposed(dropped), g));
     const at::Tensor d_scores = options.score == ScoreKind::softmax
                                     ? weights * (d_weights - (weights * d_weights).sum(-1, true))
                                     : d_weights.masked_fill(weights <= 0, 0);
     d_query.slice(3, first, last).copy_(at::matmul(d_scores, keys) * options.scale);
-    d_key.slice(3, 0, last).add_(at::matmul(transposed(d_scores), rows));
+    d_key.slice(3, 0, reach).add_(at::matmul(transposed(d_scores), rows));
   }
   return {tiles.join(d_query, q.scalar_type()), tiles.join(d_key, k.scalar_type()),
           tiles.join(d_value, v.scalar_type())};

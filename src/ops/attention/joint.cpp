@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/runtime/carry.h"
+
 namespace transnormer::ops {
 namespace {
 
@@ -13,7 +15,7 @@ std::int64_t numel_of_rows(at::IntArrayRef sizes, std::int64_t row_dims) {
   return c10::multiply_integers(sizes.slice(static_cast<std::size_t>(row_dims)));
 }
 
-// True where each of `parts` is, from dimension `row_dims` on, a dense stretch of the rows of one
+// True where each of `parts` is, from dimension `row_dims` on, a dense part of the rows of one
 // dense tensor, and they follow one another in it and fill it.
 bool adjacent(const variable_list& parts, std::int64_t row_dims) {
   const at::Tensor& first = parts.front();
@@ -39,24 +41,26 @@ bool adjacent(const variable_list& parts, std::int64_t row_dims) {
   return true;
 }
 
+struct Whole {
+  std::vector<std::int64_t> sizes;
+  at::TensorOptions options;
+};
+
 struct Split : torch::autograd::Function<Split> {
   static variable_list forward(AutogradContext* context, const at::Tensor& joint,
                                std::int64_t parts) {
-    context->saved_data["sizes"] = joint.sizes().vec();
-    context->saved_data["type"] = joint.scalar_type();
-    context->saved_data["device"] = joint.device();
+    carry(context, Whole{joint.sizes().vec(), joint.options()});
     context->set_materialize_grads(false);
     return joint.chunk(parts, -1);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const std::vector<std::int64_t> sizes = context->saved_data["sizes"].toIntVector();
+    const auto& [sizes, options] = carried<Whole>(context);
     std::vector<std::int64_t> part_sizes = sizes;
     part_sizes.back() /= static_cast<std::int64_t>(gradients.size());
     for (at::Tensor& gradient : gradients) {
       if (!gradient.defined()) {
-        gradient = at::zeros(part_sizes, at::dtype(context->saved_data["type"].toScalarType())
-                                             .device(context->saved_data["device"].toDevice()));
+        gradient = at::zeros(part_sizes, options);
       }
     }
     if (!adjacent(gradients, static_cast<std::int64_t>(sizes.size()) - 1)) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/attention/lrpe_table.h"
+#include "ops/runtime/carry.h"
 
 namespace transnormer::ops {
 namespace {
@@ -19,14 +20,9 @@ struct Rotation {
   at::Tensor position;  // [time, 1, 1], fp64
 };
 
-Rotation rotation(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
-                  std::int64_t period) {
-  at::Tensor position =
-      at::arange(first_position, first_position + time, theta.options().dtype(at::kLong));
-  if (period > 0) {
-    position = position.remainder(period);
-  }
-  position = position.to(at::kDouble).view({time, 1, 1});
+Rotation rotation(const at::Tensor& theta, std::int64_t time, const Positions& positions) {
+  const at::Tensor position =
+      position_numbers(positions, time, theta.device()).to(at::kDouble).view({time, 1, 1});
   const at::Tensor angle = position * theta.to(at::kDouble);
   return {angle.cos().to(at::kFloat), angle.sin().to(at::kFloat), position};
 }
@@ -42,60 +38,64 @@ std::pair<at::Tensor, at::Tensor> pairs(const at::Tensor& x) {
 }
 
 at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
-                      std::int64_t first_position, std::int64_t period) {
+                      const Positions& positions) {
   if (lrpe_kernel_fits(x)) {
-    return lrpe_kernel(x, LrpeTable(theta, x.size(1), first_position, period), reflect);
+    return lrpe_kernel(x, LrpeTable(theta, reflect, x.size(1), positions));
   }
-  const Rotation turn = rotation(theta, x.size(1), first_position, period);
+  const Rotation r = rotation(theta, x.size(1), positions);
   const auto [even, odd] = pairs(reflected(x.to(at::kFloat), reflect));
-  return at::stack({even * turn.cosine - odd * turn.sine, even * turn.sine + odd * turn.cosine}, -1)
+  return at::stack({even * r.cosine - odd * r.sine, even * r.sine + odd * r.cosine}, -1)
       .flatten(-2)
       .to(x.scalar_type());
 }
 
 LrpeGradients backward_of(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& theta,
-                          const at::Tensor& reflect, std::int64_t first_position,
-                          std::int64_t period) {
+                          const at::Tensor& reflect, const Positions& positions) {
   if (lrpe_backward_kernel_fits(x)) {
-    return lrpe_kernel_backward(gradient, x, LrpeTable(theta, x.size(1), first_position, period),
-                                reflect);
+    return lrpe_kernel_backward(gradient, x, LrpeTable(theta, reflect, x.size(1), positions));
   }
-  const Rotation turn = rotation(theta, x.size(1), first_position, period);
+  const Rotation r = rotation(theta, x.size(1), positions);
   const auto [g_even, g_odd] = pairs(gradient.to(at::kFloat));
-  const at::Tensor even = g_even * turn.cosine + g_odd * turn.sine;
-  const at::Tensor odd = g_odd * turn.cosine - g_even * turn.sine;
+  const at::Tensor even = g_even * r.cosine + g_odd * r.sine;
+  const at::Tensor odd = g_odd * r.cosine - g_even * r.sine;
   const at::Tensor d_x = reflected(at::stack({even, odd}, -1).flatten(-2), reflect);
-  // Turning both the vector and its gradient back leaves their product with the quarter turn.
+  // Rotating both the vector and its gradient back leaves their product with the quarter turn.
   const auto [z_even, z_odd] = pairs(reflected(x.to(at::kFloat), reflect));
   const at::Tensor d_angle = (odd * z_even - even * z_odd).sum(2, true).to(at::kDouble);
-  return {d_x.to(x.scalar_type()), (d_angle * turn.position).sum({0, 1, 2})};
+  return {d_x.to(x.scalar_type()), (d_angle * r.position).sum({0, 1, 2})};
 }
 
 struct Lrpe : torch::autograd::Function<Lrpe> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& theta,
-                            const at::Tensor& reflect, std::int64_t first_position,
-                            std::int64_t period) {
+                            const at::Tensor& reflect, const Positions& positions) {
     context->save_for_backward({x, theta, reflect});
-    context->saved_data["first_position"] = first_position;
-    context->saved_data["period"] = period;
-    return forward_of(x, theta, reflect, first_position, period);
+    carry(context, positions);
+    return forward_of(x, theta, reflect, positions);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    LrpeGradients d = backward_of(gradients[0], saved[0], saved[1], saved[2],
-                                  context->saved_data["first_position"].toInt(),
-                                  context->saved_data["period"].toInt());
-    return {d.x, d.theta.to(saved[1].scalar_type()), {}, {}, {}};
+    LrpeGradients d =
+        backward_of(gradients[0], saved[0], saved[1], saved[2], carried<Positions>(context));
+    return {d.x, d.theta.to(saved[1].scalar_type()), {}, {}};
   }
 };
 
 }  // namespace
 
 at::Tensor lrpe(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
-                std::int64_t first_position, std::int64_t period) {
-  return at::GradMode::is_enabled() ? Lrpe::apply(x, theta, reflect, first_position, period)
-                                    : forward_of(x, theta, reflect, first_position, period);
+                std::int64_t first_position, std::int64_t period, const at::Tensor& positions) {
+  const auto rotated = [&](const at::Tensor& operand, const Positions& where) {
+    return at::GradMode::is_enabled() ? Lrpe::apply(operand, theta, reflect, where)
+                                      : forward_of(operand, theta, reflect, where);
+  };
+  if (!positions.defined()) {
+    return rotated(x, {first_position, period, {}});
+  }
+  TORCH_CHECK(positions.sizes() == x.sizes().slice(0, 2), "lrpe: positions of sizes ",
+              positions.sizes(), " for an operand of sizes ", x.sizes());
+  // One row of all tokens, each at a position of its own.
+  return rotated(x.flatten(0, 1).unsqueeze(0), {0, period, positions.reshape({-1})}).view_as(x);
 }
 
 }  // namespace transnormer::ops

@@ -32,13 +32,22 @@ Rotations rotations(const double* theta, std::int64_t angles, std::int64_t first
   return made;
 }
 
-kernels::LrpeRows rows_of(const at::Tensor& x, const LrpeTable& table, const at::Tensor& unit) {
+// From the least position to the greatest.
+PositionRange range_of(const std::int64_t* numbers, std::int64_t count) {
+  if (count == 0) {
+    return {0, 0};
+  }
+  const auto [least, most] = std::minmax_element(numbers, numbers + count);
+  return {*least, *most - *least + 1};
+}
+
+kernels::LrpeRows rows_of(const at::Tensor& x, const LrpeTable& table) {
   return {.first = 0,
           .last = 0,
           .time = x.size(1),
           .heads = x.size(2),
           .dim = x.size(3),
-          .lrpe = table.view(unit)};
+          .lrpe = table.view()};
 }
 
 std::int64_t grain_of(const at::Tensor& x) {
@@ -47,42 +56,47 @@ std::int64_t grain_of(const at::Tensor& x) {
 
 }  // namespace
 
-LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t first_position,
-                     std::int64_t period) {
+at::Tensor position_numbers(const Positions& positions, std::int64_t time,
+                            const at::Device& device) {
+  const at::Tensor number = positions.each.defined()
+                                ? positions.each.to(device, at::kLong)
+                                : at::arange(positions.first, positions.first + time,
+                                             at::device(device).dtype(at::kLong));
+  return positions.period > 0 ? number.remainder(positions.period) : number;
+}
+
+LrpeTable::LrpeTable(const at::Tensor& theta, const at::Tensor& reflect, std::int64_t time,
+                     const Positions& positions)
+    : unit_(reflect.contiguous()) {
   const at::Tensor wide = theta.detach().to(at::kDouble).contiguous();
-  const std::int64_t count = wide.numel();
-  const bool whole_period = period > 0 && time >= period;
-  const std::int64_t rows = whole_period ? period : time;
-  first_ = whole_period ? first_position % period : 0;
+  const std::int64_t period = positions.period;
+  const bool whole_period = !positions.each.defined() && period > 0 && time >= period;
+  first_ = whole_period ? positions.first % period : 0;
+  const at::Tensor number = whole_period
+                                ? position_numbers({}, period, theta.device())
+                                : position_numbers(positions, time, theta.device()).contiguous();
   if (!theta.is_cpu()) {
-    at::Tensor number = at::arange(rows, wide.options().dtype(at::kLong));
-    if (!whole_period) {
-      number += first_position;
-    }
-    if (period > 0) {
-      number = number.remainder(period);
-    }
     device_position_ = number.to(at::kDouble);
     const at::Tensor angle = device_position_.unsqueeze(1) * wide;
     device_rotation_ = at::stack({angle.cos(), angle.sin()}, -1).to(at::kFloat);
     return;
   }
-  const auto* angles = wide.const_data_ptr<double>();
-  const auto number_of = [=](std::int64_t row) {
-    const std::int64_t number = whole_period ? row : first_position + row;
-    return period > 0 ? number % period : number;
-  };
-  position_.resize(static_cast<std::size_t>(rows));
+  const auto* numbers = number.const_data_ptr<std::int64_t>();
+  fill(wide.const_data_ptr<double>(), wide.numel(), numbers, number.numel(),
+       period > 0 ? PositionRange{0, period} : range_of(numbers, number.numel()));
+}
+
+void LrpeTable::fill(const double* angles, std::int64_t count, const std::int64_t* numbers,
+                     std::int64_t rows, const PositionRange& range) {
+  position_.assign(numbers, numbers + rows);
   rotation_.resize(static_cast<std::size_t>(rows * 2 * count));
   const auto set = [this](std::size_t place, double c, double s) {
     rotation_[place] = static_cast<float>(c);
     rotation_[place + 1] = static_cast<float>(s);
   };
-  for (std::int64_t row = 0; row < rows; ++row) {
-    position_[static_cast<std::size_t>(row)] = static_cast<double>(number_of(row));
-  }
-  if (rows <= kFine) {
-    // No more angles than the fine rotations are.
+  const std::int64_t coarse_rows = (range.count + kFine - 1) / kFine;
+  if (rows <= kFine || coarse_rows > rows) {
+    // No more angles than the fine rotations are, or than the coarse ones.
     std::size_t place = 0;
     for (const double here : position_) {
       for (std::int64_t i = 0; i < count; ++i, place += 2) {
@@ -92,16 +106,13 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
     return;
   }
 
-  // Positions that come up start at `base`; each is base + coarse * kFine + fine.
-  const std::int64_t base = period > 0 ? 0 : first_position;
-  const std::int64_t reach = period > 0 ? period : time;
-  const Rotations fine = rotations(angles, count, 0, 1, std::min(kFine, reach));
-  const Rotations coarse = rotations(angles, count, base, kFine, (reach + kFine - 1) / kFine);
-
+  // Each position is first + coarse * kFine + fine.
+  const Rotations fine = rotations(angles, count, 0, 1, std::min(kFine, range.count));
+  const Rotations coarse = rotations(angles, count, range.first, kFine, coarse_rows);
   parallel_for(rows, std::max<std::int64_t>(kGrain / std::max<std::int64_t>(count, 1), 1),
-               [&](std::int64_t first, std::int64_t last) {
-                 for (std::int64_t row = first; row < last; ++row) {
-                   const std::int64_t offset = number_of(row) - base;
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   const std::int64_t offset = numbers[row] - range.first;
                    const auto a = static_cast<std::size_t>(offset / kFine * count);
                    const auto b = static_cast<std::size_t>(offset % kFine * count);
                    const auto to = static_cast<std::size_t>(row * 2 * count);
@@ -116,17 +127,20 @@ LrpeTable::LrpeTable(const at::Tensor& theta, std::int64_t time, std::int64_t fi
                });
 }
 
-kernels::Lrpe LrpeTable::view(const at::Tensor& unit) const {
+kernels::Lrpe LrpeTable::view() const {
+  if (empty()) {
+    return {};
+  }
   if (device_rotation_.defined()) {
     return {.rotation = device_rotation_.const_data_ptr<float>(),
             .position = device_position_.const_data_ptr<double>(),
-            .unit = unit.const_data_ptr<float>(),
+            .unit = unit_.const_data_ptr<float>(),
             .first = first_,
             .rows = device_position_.size(0)};
   }
   return {.rotation = rotation_.data(),
           .position = position_.data(),
-          .unit = unit.const_data_ptr<float>(),
+          .unit = unit_.const_data_ptr<float>(),
           .first = first_,
           .rows = static_cast<std::int64_t>(position_.size())};
 }
@@ -139,11 +153,10 @@ bool lrpe_backward_kernel_fits(const at::Tensor& x) {
   return kernel_serves(x, &kernels::Kernels::lrpe_backward) && x.size(3) <= kernels::kWidestLrpe;
 }
 
-at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Tensor& reflect) {
+at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table) {
   const at::Tensor dense = x.contiguous();
-  const at::Tensor unit = reflect.contiguous();
   const at::Tensor y = empty_dense(x);
-  const kernels::LrpeRows all = rows_of(x, table, unit);
+  const kernels::LrpeRows all = rows_of(x, table);
   launch(x, x.size(0) * all.time, grain_of(x),
          [&](const kernels::Kernels& set, std::int64_t first, std::int64_t last) {
            kernels::LrpeRows part = all;
@@ -157,12 +170,11 @@ at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table, const at::Te
 // The shares of d(theta) are cut by rows, not by threads, so that their sum does not depend on the
 // number of threads.
 LrpeGradients lrpe_kernel_backward(const at::Tensor& gradient, const at::Tensor& x,
-                                   const LrpeTable& table, const at::Tensor& reflect) {
+                                   const LrpeTable& table) {
   const at::Tensor dense = x.contiguous();
   const at::Tensor g = dense_like(gradient, x);
-  const at::Tensor unit = reflect.contiguous();
   const at::Tensor d_x = empty_dense(x);
-  const kernels::LrpeRows all = rows_of(x, table, unit);
+  const kernels::LrpeRows all = rows_of(x, table);
   const std::int64_t rows = x.size(0) * all.time;
   const std::int64_t most = x.is_cpu() ? kRows : std::max<std::int64_t>(rows, 1);
   const std::int64_t shares = (rows + most - 1) / most;

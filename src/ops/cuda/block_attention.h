@@ -16,7 +16,7 @@ TRANSNORMER_BOTH constexpr std::int64_t spans_of(const BlockAttention& shape) {
 }
 
 // `number` is of all heads' blocks.
-TRANSNORMER_DEVICE inline Stretch span_of(const BlockAttention& shape, std::int64_t number) {
+TRANSNORMER_DEVICE inline Span span_of(const BlockAttention& shape, std::int64_t number) {
   const std::int64_t time = number % spans_of(shape) * shape.block;
   const std::int64_t rest = shape.time - time;
   return {shape.first + number / spans_of(shape), time,
@@ -26,7 +26,7 @@ TRANSNORMER_DEVICE inline Stretch span_of(const BlockAttention& shape, std::int6
 // What dropout multiplies the weights of row i of a span by.
 class RowMask {
  public:
-  TRANSNORMER_DEVICE RowMask(const BlockAttention& shape, const Stretch& span, int row)
+  TRANSNORMER_DEVICE RowMask(const BlockAttention& shape, const Span& span, int row)
       : mask_(shape.mask, span.head / shape.heads),
         first_(static_cast<std::uint64_t>((span.head % shape.heads * shape.time + span.time + row) *
                                           shape.block)),
@@ -92,7 +92,7 @@ struct BlockOutput {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Stretch span = span_of(shape, number);
+    const Span span = span_of(shape, number);
     const int rows = span.rows;
     const int dim = static_cast<int>(shape.dim);
     Tiles tiles(shared);
@@ -100,8 +100,8 @@ struct BlockOutput {
     const Tile key = tiles.take(shape.block, dim);
     const Tile values = tiles.take(shape.block, dim);
     const Tile weights = tiles.take(shape.block, shape.block);
-    read_encoded(block, shape.encoding, q, span, shape.scale, query);
-    read_encoded(block, shape.encoding, k, span, 1, key);
+    read_encoded(block, shape.feature, shape.lrpe, q, span, shape.scale, query);
+    read_encoded(block, shape.feature, shape.lrpe, k, span, 1, key);
     read_rows(block, v, span, values);
     product(
         block, rows, rows, [&](int i, int j, float x) { weights.at(i, j) = x; },
@@ -140,7 +140,7 @@ struct BlockGradients {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Stretch span = span_of(shape, number);
+    const Span span = span_of(shape, number);
     const int rows = span.rows;
     const int dim = static_cast<int>(shape.dim);
     Tiles tiles(shared);
@@ -150,8 +150,8 @@ struct BlockGradients {
     const Tile gradient = tiles.take(shape.block, dim);
     const Tile weights = tiles.take(shape.block, shape.block);   // at last, after dropout
     const Tile d_scores = tiles.take(shape.block, shape.block);  // at first, d(weights)
-    read_encoded(block, shape.encoding, q, span, shape.scale, query);
-    read_encoded(block, shape.encoding, k, span, 1, key);
+    read_encoded(block, shape.feature, shape.lrpe, q, span, shape.scale, query);
+    read_encoded(block, shape.feature, shape.lrpe, k, span, 1, key);
     read_rows(block, v, span, values);
     read_rows(block, d_out, span, gradient);
     product(
@@ -174,12 +174,13 @@ struct BlockGradients {
         block, rows, dim, [&](int i, int j, float x) { values.at(i, j) = x; },
         Term{rows, [&](int i, int t) { return d_scores.at(i, t); },
              [&](int t, int j) { return key.at(t, j); }});
-    write_decoded(block, shape.encoding, q, span, shape.scale, values, d_q, theta_part(number, 0));
+    write_decoded(block, shape.feature, shape.lrpe, q, span, shape.scale, values, d_q,
+                  theta_part(number, 0));
     product(
         block, rows, dim, [&](int i, int j, float x) { values.at(i, j) = x; },
         Term{rows, [&](int i, int t) { return d_scores.at(t, i); },
              [&](int t, int j) { return query.at(t, j); }});
-    write_decoded(block, shape.encoding, k, span, 1, values, d_k, theta_part(number, 1));
+    write_decoded(block, shape.feature, shape.lrpe, k, span, 1, values, d_k, theta_part(number, 1));
   }
 
  private:
@@ -226,7 +227,7 @@ struct BlockAttentions {
 
   static void backward(const BlockAttention& shape, In q, In k, In v, In d_out, Out d_q, Out d_k,
                        Out d_v, double* d_theta) {
-    const std::int64_t pairs = shape.encoding.lrpe.rotation == nullptr ? 0 : shape.dim / 2;
+    const std::int64_t pairs = shape.lrpe.rotation == nullptr ? 0 : shape.dim / 2;
     const typename Launcher::template Workspace<double> theta(2 * span_count(shape) * pairs);
     Launcher::blocks(
         span_count(shape), kTileThreads, BlockGradients::shared_floats(shape),

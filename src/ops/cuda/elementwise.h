@@ -1,44 +1,19 @@
-// Element-wise maps. `Launcher` runs them, see ops/cuda/table.h: most as put(i, make(i)), which
-// lets a thread have several elements on their way at once.
+// Element-wise functions. `Launcher` runs them, see ops/cuda/table.h: most as put(i, make(i)),
+// which lets a thread have several elements on their way at once.
 #pragma once
 
 #include <type_traits>
 
 #include "ops/cuda/mask.h"
 #include "ops/cuda/portable.h"
+#include "ops/kernels/feature.h"
 
 namespace transnormer::ops::cuda {
 
+using kernels::Feature;
 using kernels::Gate;
 using kernels::GatedRows;
 using kernels::Mask;
-
-TRANSNORMER_DEVICE inline float sigmoid(float x) {
-  return 1.F / (1.F + expf(-x));
-}
-
-template <Gate kind>
-TRANSNORMER_DEVICE float activated(float x) {
-  if constexpr (kind == Gate::silu) {
-    return x * sigmoid(x);
-  } else if constexpr (kind == Gate::relu) {
-    return x < 0.F ? 0.F : x;  // not-a-number passes, as it must in every kernel
-  } else {
-    return x;
-  }
-}
-
-template <Gate kind>
-TRANSNORMER_DEVICE float activation_slope(float x) {
-  if constexpr (kind == Gate::silu) {
-    const float s = sigmoid(x);
-    return s * (1.F + x * (1.F - s));
-  } else if constexpr (kind == Gate::relu) {
-    return x <= 0.F ? 0.F : 1.F;
-  } else {
-    return 1.F;
-  }
-}
 
 // Where element i of [rows, width] lies: its gate's place, whose factor is `width` further on, and
 // its place in the output.
@@ -54,7 +29,7 @@ struct GatedPlace {
   }
 };
 
-template <Gate kind, typename T>
+template <typename Act, typename T>
 struct GatedElement {
   const T* gate_up;
   T* out;
@@ -62,7 +37,7 @@ struct GatedElement {
 
   [[nodiscard]] TRANSNORMER_DEVICE T make(std::int64_t i) const {
     const T* gate = gate_up + GatedPlace(i, all).gate;
-    return rounded<T>(activated<kind>(value(gate[0])) * value(gate[all.width]));
+    return rounded<T>(Act::template value<Scalars>(value(gate[0])) * value(gate[all.width]));
   }
   TRANSNORMER_DEVICE void put(std::int64_t i, T x) const { out[GatedPlace(i, all).out] = x; }
 };
@@ -73,7 +48,7 @@ struct GatePair {
   T up;
 };
 
-template <Gate kind, typename T>
+template <typename Act, typename T>
 struct GatedBackwardElement {
   const T* gate_up;
   const T* d_out;
@@ -85,8 +60,9 @@ struct GatedBackwardElement {
     const T* gate = gate_up + place.gate;
     const float x = value(gate[0]);
     const float g = value(d_out[place.out]);
-    return {rounded<T>(g * value(gate[all.width]) * activation_slope<kind>(x)),
-            rounded<T>(g * activated<kind>(x))};
+    const float y = Act::template value<Scalars>(x);
+    return {rounded<T>(g * value(gate[all.width]) * Act::template slope<Scalars>(x, y)),
+            rounded<T>(g * y)};
   }
   TRANSNORMER_DEVICE void put(std::int64_t i, GatePair<T> d) const {
     T* gate = d_gate_up + GatedPlace(i, all).gate;
@@ -95,37 +71,39 @@ struct GatedBackwardElement {
   }
 };
 
-TRANSNORMER_DEVICE inline float elu_of(float x, bool plus_one) {
-  if (x > 0.F) {
-    return plus_one ? x + 1.F : x;
-  }
-  return plus_one ? expf(x) : expm1f(x);
+TRANSNORMER_DEVICE inline float feature_of(Feature feature, float x) {
+  return kernels::by_feature(feature,
+                             [x]<typename Phi>() { return Phi::template value<Scalars>(x); });
 }
 
-TRANSNORMER_DEVICE inline float elu_slope(float x) {
-  return x > 0.F ? 1.F : expf(x);
+// `y` is the feature of x.
+TRANSNORMER_DEVICE inline float feature_slope(Feature feature, float x, float y) {
+  return kernels::by_feature(feature,
+                             [x, y]<typename Phi>() { return Phi::template slope<Scalars>(x, y); });
 }
 
 template <typename T>
-struct EluElement {
+struct FeatureElement {
   const T* x;
   T* y;
-  bool plus_one;
+  Feature feature;
 
   [[nodiscard]] TRANSNORMER_DEVICE T make(std::int64_t i) const {
-    return rounded<T>(elu_of(value(x[i]), plus_one));
+    return rounded<T>(feature_of(feature, value(x[i])));
   }
   TRANSNORMER_DEVICE void put(std::int64_t i, T made) const { y[i] = made; }
 };
 
 template <typename T>
-struct EluBackwardElement {
+struct FeatureBackwardElement {
   const T* x;
   const T* d_y;
   T* d_x;
+  Feature feature;
 
   [[nodiscard]] TRANSNORMER_DEVICE T make(std::int64_t i) const {
-    return rounded<T>(value(d_y[i]) * elu_slope(value(x[i])));
+    const float here = value(x[i]);
+    return rounded<T>(value(d_y[i]) * feature_slope(feature, here, feature_of(feature, here)));
   }
   TRANSNORMER_DEVICE void put(std::int64_t i, T made) const { d_x[i] = made; }
 };
@@ -174,20 +152,6 @@ struct MaskGroup {
   }
 };
 
-template <typename Body>
-void by_gate(Gate kind, Body body) {
-  switch (kind) {
-    case Gate::silu:
-      body.template operator()<Gate::silu>();
-      break;
-    case Gate::relu:
-      body.template operator()<Gate::relu>();
-      break;
-    case Gate::none:
-      body.template operator()<Gate::none>();
-  }
-}
-
 inline GatedRows with_strides(const GatedRows& all) {
   return {all.rows, all.width, all.gate_up_step(), all.out_step()};
 }
@@ -197,8 +161,8 @@ struct Elementwise {
   static void gated(Gate kind, In gate_up, Out out, const GatedRows& given) {
     const GatedRows all = with_strides(given);
     by_type(gate_up.type, [&](auto* t) {
-      by_gate(kind, [&]<Gate k>() {
-        Launcher::maps(all.rows * all.width, GatedElement<k, std::remove_pointer_t<decltype(t)>>{
+      kernels::by_gate(kind, [&]<typename Act>() {
+        Launcher::maps(all.rows * all.width, GatedElement<Act, std::remove_pointer_t<decltype(t)>>{
                                                  as(gate_up, t), as(out, t), all});
       });
     });
@@ -208,23 +172,23 @@ struct Elementwise {
                              const GatedRows& given) {
     const GatedRows all = with_strides(given);
     by_type(gate_up.type, [&](auto* t) {
-      by_gate(kind, [&]<Gate k>() {
+      kernels::by_gate(kind, [&]<typename Act>() {
         Launcher::maps(all.rows * all.width,
-                       GatedBackwardElement<k, std::remove_pointer_t<decltype(t)>>{
+                       GatedBackwardElement<Act, std::remove_pointer_t<decltype(t)>>{
                            as(gate_up, t), as(d_out, t), as(d_gate_up, t), all});
       });
     });
   }
 
-  static void elu(bool plus_one, In x, Out y, std::int64_t count) {
+  static void feature(Feature feature, In x, Out y, std::int64_t count) {
     by_type(x.type, [&](auto* t) {
-      Launcher::maps(count, EluElement{as(x, t), as(y, t), plus_one});
+      Launcher::maps(count, FeatureElement{as(x, t), as(y, t), feature});
     });
   }
 
-  static void elu_backward(In x, In d_y, Out d_x, std::int64_t count) {
+  static void feature_backward(Feature feature, In x, In d_y, Out d_x, std::int64_t count) {
     by_type(x.type, [&](auto* t) {
-      Launcher::maps(count, EluBackwardElement{as(x, t), as(d_y, t), as(d_x, t)});
+      Launcher::maps(count, FeatureBackwardElement{as(x, t), as(d_y, t), as(d_x, t), feature});
     });
   }
 

@@ -7,24 +7,7 @@
 
 namespace transnormer::ops::cuda {
 
-using kernels::Encoding;
-using kernels::Feature;
 using kernels::Lrpe;
-
-TRANSNORMER_DEVICE inline float mapped(Feature feature, float x) {
-  switch (feature) {
-    case Feature::elu:
-      return elu_of(x, false);
-    case Feature::elu1:
-      return elu_of(x, true);
-    default:
-      return x;
-  }
-}
-
-TRANSNORMER_DEVICE inline float map_slope(Feature feature, float x) {
-  return feature == Feature::none ? 1.F : elu_slope(x);
-}
 
 // The row of LRPE's tables that belongs to a time.
 TRANSNORMER_DEVICE inline std::int64_t table_row(const Lrpe& lrpe, std::int64_t time) {
@@ -47,10 +30,11 @@ TRANSNORMER_DEVICE float sum_over(const Group& group, std::int64_t count, Term t
 
 // Calls give(i, scale * encoding of raw(0), raw(1), ..) for i below `dim`.
 template <typename Group, typename Raw, typename Give>
-TRANSNORMER_DEVICE void encode_row(const Group& group, const Encoding& e, std::int64_t time,
-                                   std::int64_t dim, Raw raw, float scale, Give give) {
-  const auto feature = [&](std::int64_t i) { return mapped(e.feature, raw(i)); };
-  if (e.lrpe.rotation == nullptr) {
+TRANSNORMER_DEVICE void encode_row(const Group& group, Feature kind, const Lrpe& lrpe,
+                                   std::int64_t time, std::int64_t dim, Raw raw, float scale,
+                                   Give give) {
+  const auto feature = [&](std::int64_t i) { return feature_of(kind, raw(i)); };
+  if (lrpe.rotation == nullptr) {
     group.each([&](int thread) {
       for (std::int64_t i = thread; i < dim; i += group.size) {
         give(i, feature(i) * scale);
@@ -58,8 +42,8 @@ TRANSNORMER_DEVICE void encode_row(const Group& group, const Encoding& e, std::i
     });
     return;
   }
-  const float* rotation = e.lrpe.rotation + table_row(e.lrpe, time) * dim;
-  const float* unit = e.lrpe.unit;
+  const float* rotation = lrpe.rotation + table_row(lrpe, time) * dim;
+  const float* unit = lrpe.unit;
   const float twice =
       2 * sum_over(group, dim, [&](std::int64_t i) { return feature(i) * unit[i]; });
   group.each([&](int thread) {
@@ -76,41 +60,43 @@ TRANSNORMER_DEVICE void encode_row(const Group& group, const Encoding& e, std::i
 // row. Where there is LRPE, also cross(pair, d(angle)) behind all else that concerns the pair. A
 // thread calls all three for pairs of its own in the end, so that they may share memory.
 template <typename Group, typename Raw, typename Gradient, typename Give, typename Cross>
-TRANSNORMER_DEVICE void encode_row_backward(const Group& group, const Encoding& e,
+TRANSNORMER_DEVICE void encode_row_backward(const Group& group, Feature kind, const Lrpe& lrpe,
                                             std::int64_t time, std::int64_t dim, Raw raw,
                                             float scale, Gradient gradient, Give give,
                                             Cross cross) {
-  if (e.lrpe.rotation == nullptr) {
+  const auto feature = [&](std::int64_t i) { return feature_of(kind, raw(i)); };
+  const auto slope = [&](std::int64_t i, float y) { return feature_slope(kind, raw(i), y); };
+  if (lrpe.rotation == nullptr) {
     group.each([&](int thread) {
       for (std::int64_t i = thread; i < dim; i += group.size) {
-        give(i, gradient(i) * scale * map_slope(e.feature, raw(i)));
+        give(i, gradient(i) * scale * slope(i, feature(i)));
       }
     });
     return;
   }
-  const float* rotation = e.lrpe.rotation + table_row(e.lrpe, time) * dim;
-  const float* unit = e.lrpe.unit;
-  const auto feature = [&](std::int64_t i) { return mapped(e.feature, raw(i)); };
-  // The gradient turned back.
-  const auto turned_even = [&](std::int64_t i) {
+  const float* rotation = lrpe.rotation + table_row(lrpe, time) * dim;
+  const float* unit = lrpe.unit;
+  // The gradient rotated back.
+  const auto back_even = [&](std::int64_t i) {
     return (gradient(i) * rotation[i] + gradient(i + 1) * rotation[i + 1]) * scale;
   };
-  const auto turned_odd = [&](std::int64_t i) {
+  const auto back_odd = [&](std::int64_t i) {
     return (gradient(i) * rotation[i - 1] - gradient(i - 1) * rotation[i]) * scale;
   };
   const float twice_gradient = 2 * sum_over(group, dim, [&](std::int64_t i) {
-                                 return (i % 2 == 0 ? turned_even(i) : turned_odd(i)) * unit[i];
+                                 return (i % 2 == 0 ? back_even(i) : back_odd(i)) * unit[i];
                                });
   const float twice_feature =
       2 * sum_over(group, dim, [&](std::int64_t i) { return feature(i) * unit[i]; });
   group.each([&](int thread) {
     for (std::int64_t pair = thread; pair < dim / 2; pair += group.size) {
       const std::int64_t i = 2 * pair;
-      const float even = turned_even(i), odd = turned_odd(i + 1);
-      const float z_even = feature(i) - unit[i] * twice_feature;
-      const float z_odd = feature(i + 1) - unit[i + 1] * twice_feature;
-      const float at_even = map_slope(e.feature, raw(i));
-      const float at_odd = map_slope(e.feature, raw(i + 1));
+      const float even = back_even(i), odd = back_odd(i + 1);
+      const float f_even = feature(i), f_odd = feature(i + 1);
+      const float z_even = f_even - unit[i] * twice_feature;
+      const float z_odd = f_odd - unit[i + 1] * twice_feature;
+      const float at_even = slope(i, f_even);
+      const float at_odd = slope(i + 1, f_odd);
       give(i, (even - unit[i] * twice_gradient) * at_even);
       give(i + 1, (odd - unit[i + 1] * twice_gradient) * at_odd);
       // Against the reflected input z, the gradient's component along the rotation.

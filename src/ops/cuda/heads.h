@@ -47,14 +47,14 @@ HeadsOut heads(const Shape& shape, Out x, std::int64_t dim, std::int64_t stride 
 }
 
 // Rows of one head from a time on.
-struct Stretch {
+struct Span {
   std::int64_t head;  // of batch * heads
   std::int64_t time;
   int rows;
 };
 
 template <typename Block>
-TRANSNORMER_DEVICE void read_rows(const Block& block, const HeadsIn& x, const Stretch& s,
+TRANSNORMER_DEVICE void read_rows(const Block& block, const HeadsIn& x, const Span& s,
                                   const Tile& to) {
   for_elements(block, s.rows, static_cast<int>(x.dim),
                [&](int i, int j) { to.at(i, j) = x.at(s.head, s.time + i, j); });
@@ -62,11 +62,11 @@ TRANSNORMER_DEVICE void read_rows(const Block& block, const HeadsIn& x, const St
 
 // The same, encoded and times `scale`.
 template <typename Block>
-TRANSNORMER_DEVICE void read_encoded(const Block& block, const Encoding& e, const HeadsIn& x,
-                                     const Stretch& s, float scale, const Tile& to) {
+TRANSNORMER_DEVICE void read_encoded(const Block& block, Feature feature, const Lrpe& lrpe,
+                                     const HeadsIn& x, const Span& s, float scale, const Tile& to) {
   block.rows(s.rows, [&](const auto& group, int row) {
     encode_row(
-        group, e, s.time + row, x.dim,
+        group, feature, lrpe, s.time + row, x.dim,
         [&](std::int64_t i) { return x.at(s.head, s.time + row, i); }, scale,
         [&](std::int64_t i, float y) { to.at(row, static_cast<int>(i)) = y; });
   });
@@ -77,14 +77,15 @@ using ThetaPart = double*;
 
 // Writes d(x) of scale * `gradient`, that of the encoded rows, which is used up.
 template <typename Block>
-TRANSNORMER_DEVICE void write_decoded(const Block& block, const Encoding& e, const HeadsIn& x,
-                                      const Stretch& s, float scale, const Tile& gradient,
-                                      const HeadsOut& d_x, ThetaPart d_theta) {
+TRANSNORMER_DEVICE void write_decoded(const Block& block, Feature feature, const Lrpe& lrpe,
+                                      const HeadsIn& x, const Span& s, float scale,
+                                      const Tile& gradient, const HeadsOut& d_x,
+                                      ThetaPart d_theta) {
   block.rows(s.rows, [&](const auto& group, int row) {
     const std::int64_t time = s.time + row;
     encode_row_backward(
-        group, e, time, x.dim, [&](std::int64_t i) { return x.at(s.head, time, i); }, scale,
-        [&](std::int64_t i) { return gradient.at(row, static_cast<int>(i)); },
+        group, feature, lrpe, time, x.dim, [&](std::int64_t i) { return x.at(s.head, time, i); },
+        scale, [&](std::int64_t i) { return gradient.at(row, static_cast<int>(i)); },
         [&](std::int64_t i, float d) { d_x.set(s.head, time, i, d); },
         [&](std::int64_t pair, float d_angle) {
           gradient.at(row, static_cast<int>(2 * pair)) = d_angle;
@@ -97,7 +98,7 @@ TRANSNORMER_DEVICE void write_decoded(const Block& block, const Encoding& e, con
     for (std::int64_t pair = thread; pair < x.dim / 2; pair += block.size) {
       double sum = 0;
       for (int row = 0; row < s.rows; ++row) {
-        sum += e.lrpe.position[table_row(e.lrpe, s.time + row)] *
+        sum += lrpe.position[table_row(lrpe, s.time + row)] *
                static_cast<double>(gradient.at(row, static_cast<int>(2 * pair)));
       }
       d_theta[pair] = sum;

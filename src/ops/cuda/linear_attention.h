@@ -1,4 +1,4 @@
-// Chunked causal linear attention; the formulas stand in ops/causal_linear_attention_tensor.h. All
+// Chunked causal linear attention; the formulas stand in ops/linear_attention_tensor.h. All
 // chunks at once: their own sums of k v^T, then the sums before each chunk, then the outputs.
 #pragma once
 
@@ -15,7 +15,7 @@ TRANSNORMER_BOTH constexpr std::int64_t chunks_of(const LinearAttention& shape) 
 }
 
 // `number` is of all heads' chunks.
-TRANSNORMER_DEVICE inline Stretch chunk_of(const LinearAttention& shape, std::int64_t number) {
+TRANSNORMER_DEVICE inline Span chunk_of(const LinearAttention& shape, std::int64_t number) {
   const std::int64_t chunks = chunks_of(shape);
   const std::int64_t time = number % chunks * kChunk;
   const std::int64_t rest = shape.time - time;
@@ -35,11 +35,11 @@ struct ChunkSums {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Stretch chunk = chunk_of(shape, number);
+    const Span chunk = chunk_of(shape, number);
     Tiles tiles(shared);
     const Tile left = tiles.take(kChunk, a.dim);
     const Tile right = tiles.take(kChunk, b.dim);
-    read_encoded(block, shape.encoding, a, chunk, 1, left);
+    read_encoded(block, shape.feature, shape.lrpe, a, chunk, 1, left);
     read_rows(block, b, chunk, right);
     float* sum = sums + number * a.dim * b.dim;
     product(
@@ -96,7 +96,7 @@ struct ChunkOutput {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Stretch chunk = chunk_of(shape, number / parts);
+    const Span chunk = chunk_of(shape, number / parts);
     const int rows = chunk.rows;
     const int key_dim = static_cast<int>(shape.key_dim);
     const int first = static_cast<int>(number % parts) * kTileSide;
@@ -108,8 +108,8 @@ struct ChunkOutput {
     const Tile& values = key;  // once the scores are there
     const Tile scores = tiles.take(kChunk, kChunk);
     const Tile sum = tiles.take(key_dim, kTileSide);
-    read_encoded(block, shape.encoding, q, chunk, 1, query);
-    read_encoded(block, shape.encoding, k, chunk, 1, key);
+    read_encoded(block, shape.feature, shape.lrpe, q, chunk, 1, query);
+    read_encoded(block, shape.feature, shape.lrpe, k, chunk, 1, key);
     const float* state = before + number / parts * shape.key_dim * shape.value_dim + first;
     for_elements(block, key_dim, columns,
                  [&](int i, int j) { sum.at(i, j) = state[i * shape.value_dim + j]; });
@@ -157,7 +157,7 @@ struct ChunkGradients {
 
   template <typename Block>
   TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Stretch chunk = chunk_of(shape, number);
+    const Span chunk = chunk_of(shape, number);
     const int rows = chunk.rows;
     const int key_dim = static_cast<int>(shape.key_dim);
     const int value_dim = static_cast<int>(shape.value_dim);
@@ -169,8 +169,8 @@ struct ChunkGradients {
     const Tile scores = tiles.take(kChunk, kChunk);  // tril(dO V^T), then tril(Q K^T)
     const Tile sum = tiles.take(key_dim, value_dim);
     const Tile result = tiles.take(kChunk, key_dim);
-    read_encoded(block, shape.encoding, q, chunk, 1, query);
-    read_encoded(block, shape.encoding, k, chunk, 1, key);
+    read_encoded(block, shape.feature, shape.lrpe, q, chunk, 1, query);
+    read_encoded(block, shape.feature, shape.lrpe, k, chunk, 1, key);
     read_rows(block, v, chunk, values);
     read_rows(block, d_out, chunk, gradient);
     const auto read_sum = [&](const float* sums) {
@@ -190,7 +190,8 @@ struct ChunkGradients {
              [&](int d, int j) { return sum.at(j, d); }},
         Term{rows, [&](int i, int t) { return scores.at(i, t); },
              [&](int t, int j) { return key.at(t, j); }});
-    write_decoded(block, shape.encoding, q, chunk, 1, result, d_q, theta_part(number, 0));
+    write_decoded(block, shape.feature, shape.lrpe, q, chunk, 1, result, d_q,
+                  theta_part(number, 0));
     read_sum(behind);
     product(
         block, rows, key_dim, [&](int i, int j, float x) { result.at(i, j) = x; },
@@ -198,7 +199,8 @@ struct ChunkGradients {
              [&](int d, int j) { return sum.at(j, d); }},
         Term{rows, [&](int i, int t) { return scores.at(t, i); },
              [&](int t, int j) { return query.at(t, j); }});
-    write_decoded(block, shape.encoding, k, chunk, 1, result, d_k, theta_part(number, 1));
+    write_decoded(block, shape.feature, shape.lrpe, k, chunk, 1, result, d_k,
+                  theta_part(number, 1));
     product(block, rows, rows, give_score,
             Term{key_dim, [&](int i, int d) { return query.at(i, d); },
                  [&](int d, int j) { return key.at(j, d); }});
@@ -245,7 +247,7 @@ struct LinearAttentions {
     const Sums before(states(shape)), behind(states(shape));
     sum_chunks(shape, key, value, before.data(), nullptr, false);
     sum_chunks(shape, query, gradient, behind.data(), nullptr, true);
-    const std::int64_t pairs = shape.encoding.lrpe.rotation == nullptr ? 0 : shape.key_dim / 2;
+    const std::int64_t pairs = shape.lrpe.rotation == nullptr ? 0 : shape.key_dim / 2;
     const typename Launcher::template Workspace<double> theta(2 * chunk_count(shape) * pairs);
     Launcher::blocks(
         chunk_count(shape), kTileThreads, ChunkGradients::shared_floats(shape),

@@ -20,7 +20,7 @@ struct LrpeHead {
     const T* x = xs + head * shape.dim;
     T* y = ys + head * shape.dim;
     encode_row(
-        group, {Feature::none, shape.lrpe}, head / shape.heads % shape.time, shape.dim,
+        group, Feature::none, shape.lrpe, head / shape.heads % shape.time, shape.dim,
         [&](std::int64_t i) { return value(x[i]); }, 1,
         [&](std::int64_t i, float encoded) { y[i] = rounded<T>(encoded); });
   }
@@ -53,7 +53,7 @@ struct LrpeBackwardRows {
       for (std::int64_t head = 0; head < shape.heads; ++head) {
         const std::int64_t at = (row * shape.heads + head) * shape.dim;
         encode_row_backward(
-            group, {Feature::none, shape.lrpe}, time, shape.dim,
+            group, Feature::none, shape.lrpe, time, shape.dim,
             [&](std::int64_t i) { return value(xs[at + i]); }, 1,
             [&](std::int64_t i) { return value(d_ys[at + i]); },
             [&](std::int64_t i, float d) { d_xs[at + i] = rounded<T>(d); },

@@ -7,18 +7,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/kernels/device.h"
 #include "ops/kernels/kernels.h"
 
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#define TRANSNORMER_DEVICE __device__
-#define TRANSNORMER_BOTH __host__ __device__
-#define TRANSNORMER_UNROLL _Pragma("unroll")
-#else
-#define TRANSNORMER_DEVICE
-#define TRANSNORMER_BOTH
-#define TRANSNORMER_UNROLL
 #endif
 
 namespace transnormer::ops::cuda {
@@ -157,6 +151,16 @@ TRANSNORMER_DEVICE inline std::int64_t quotient(std::int64_t i, std::int64_t by)
                                                                static_cast<std::uint32_t>(by))
                                    : i / by;
 }
+
+// The arithmetic of ops/kernels/feature.h.
+struct Scalars {
+  TRANSNORMER_DEVICE static float select(bool condition, float a, float b) {
+    return condition ? a : b;
+  }
+  TRANSNORMER_DEVICE static float exp(float x) { return expf(x); }
+  TRANSNORMER_DEVICE static float expm1(float x) { return expm1f(x); }
+  TRANSNORMER_DEVICE static float number(float, float c) { return c; }
+};
 
 struct Sum {
   TRANSNORMER_DEVICE float operator()(float a, float b) const { return a + b; }

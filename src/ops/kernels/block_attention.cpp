@@ -18,9 +18,9 @@ struct Buffers {
     };
     q = take(reach * width);
     k = take(reach * width);
-    k_turned = take(reach * width);
+    k_transposed = take(reach * width);
     v = take(reach * width);
-    v_turned = take(reach * width);
+    v_transposed = take(reach * width);
     gradient = take(reach * width);
     result = take(reach * width);
     weights = take(reach * reach);
@@ -33,9 +33,9 @@ struct Buffers {
   std::int64_t reach;  // of scores
   float* q;            // scaled
   float* k;
-  float* k_turned;
+  float* k_transposed;
   float* v;
-  float* v_turned;
+  float* v_transposed;
   float* gradient;
   float* result;
   float* weights;    // before dropout: of softmax, before they are divided by their sum
@@ -45,7 +45,7 @@ struct Buffers {
 };
 
 // One block of one head.
-struct Span {
+struct Block {
   std::int64_t batch;
   std::int64_t head;
   std::int64_t time;
@@ -110,7 +110,7 @@ float relu_row(float* scores, std::int64_t row) {
 
 // The weights of all rows, before dropout, zero where a row does not see.
 void make_weights(const BlockAttention& shape, const Buffers& b, std::int64_t rows) {
-  product<Part::result_lower>(Left{b.q, b.width}, b.k_turned, b.reach, b.weights, b.reach, rows,
+  product<Part::result_lower>(Left{b.q, b.width}, b.k_transposed, b.reach, b.weights, b.reach, rows,
                               b.reach, shape.dim, false);
   for (std::int64_t i = 0; i < rows; ++i) {
     float* row = b.weights + i * b.reach;
@@ -118,11 +118,11 @@ void make_weights(const BlockAttention& shape, const Buffers& b, std::int64_t ro
   }
 }
 
-void make_mask(const BlockAttention& shape, const Buffers& b, const Span& span) {
+void make_mask(const BlockAttention& shape, const Buffers& b, const Block& block) {
   Mask m = shape.mask;
-  m.sample += static_cast<std::uint64_t>(span.batch);
-  for (std::int64_t i = 0; i < span.rows; ++i) {
-    m.first = static_cast<std::uint64_t>((span.head * shape.time + span.time + i) * shape.block);
+  m.sample += static_cast<std::uint64_t>(block.batch);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    m.first = static_cast<std::uint64_t>((block.head * shape.time + block.time + i) * shape.block);
     float* row = b.mask + i * b.reach;
     for_mask_tiles(m, i + 1, [&](std::int64_t place, const float* mask, std::int64_t n) {
       for (std::int64_t j = 0; j < n; ++j) {
@@ -132,7 +132,7 @@ void make_mask(const BlockAttention& shape, const Buffers& b, const Span& span) 
   }
 }
 
-// Turns the mask into the weights after dropout.
+// The mask becomes the weights after dropout.
 void drop_weights(const Buffers& b, std::int64_t rows) {
   for (std::int64_t i = 0; i < rows; ++i) {
     const float* weights = b.weights + i * b.reach;
@@ -168,34 +168,34 @@ void score_gradients(const BlockAttention& shape, const Buffers& b, std::int64_t
 }
 
 template <typename T>
-void pack_operands(const BlockAttention& shape, const Buffers& b, const Span& span,
+void pack_operands(const BlockAttention& shape, const Buffers& b, const Block& block,
                    const Operands<T>& x) {
-  const Stretch s{span.time, span.rows, shape.dim};
+  const Span s{block.time, block.rows, shape.dim};
   const auto here = [&](const Heads<const T>& of) {
-    return of.rows(span.batch, span.head, span.time);
+    return of.rows(block.batch, block.head, block.time);
   };
-  pack(shape.encoding, s, here(x.q), shape.scale, b.q);
-  pack(shape.encoding, s, here(x.k), 1, b.k);
+  pack(shape.feature, shape.lrpe, s, here(x.q), shape.scale, b.q);
+  pack(shape.feature, shape.lrpe, s, here(x.k), 1, b.k);
   pack(s, here(x.v), b.v);
-  transpose(b.k, b.width, span.rows, shape.dim, b.k_turned, b.reach);
+  transpose(b.k, b.width, block.rows, shape.dim, b.k_transposed, b.reach);
 }
 
 template <typename T>
-void forward_block(const BlockAttention& shape, const Buffers& b, const Span& span,
+void forward_block(const BlockAttention& shape, const Buffers& b, const Block& block,
                    const Operands<T>& x, const Heads<T>& out) {
-  pack_operands(shape, b, span, x);
-  make_weights(shape, b, span.rows);
+  pack_operands(shape, b, block, x);
+  make_weights(shape, b, block.rows);
   float* weights = b.weights;
   if (shape.drops) {
-    make_mask(shape, b, span);
-    drop_weights(b, span.rows);
+    make_mask(shape, b, block);
+    drop_weights(b, block.rows);
     weights = b.mask;
   }
-  clear_above_diagonal(weights, b.reach, span.rows);
-  product<Part::left_lower>(Left{weights, b.reach}, b.v, b.width, b.result, b.width, span.rows,
-                            b.width, span.rows, false);
-  const Rows<T> to = out.rows(span.batch, span.head, span.time);
-  for (std::int64_t i = 0; i < span.rows; ++i) {
+  clear_above_diagonal(weights, b.reach, block.rows);
+  product<Part::left_lower>(Left{weights, b.reach}, b.v, b.width, b.result, b.width, block.rows,
+                            b.width, block.rows, false);
+  const Rows<T> to = out.rows(block.batch, block.head, block.time);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
     for (std::int64_t j = 0; j < shape.dim; j += kLanes) {
       store(to.row(i) + j, load(b.result + i * b.width + j) * b.share[i], shape.dim - j);
     }
@@ -203,19 +203,19 @@ void forward_block(const BlockAttention& shape, const Buffers& b, const Span& sp
 }
 
 template <typename T>
-void backward_block(const BlockAttention& shape, const Buffers& b, const Span& span,
+void backward_block(const BlockAttention& shape, const Buffers& b, const Block& block,
                     const Operands<T>& x, const Results<T>& d, double* d_theta) {
-  const std::int64_t rows = span.rows;
-  const Stretch s{span.time, rows, shape.dim};
-  const auto here = [&](const auto& of) { return of.rows(span.batch, span.head, span.time); };
-  pack_operands(shape, b, span, x);
+  const std::int64_t rows = block.rows;
+  const Span s{block.time, rows, shape.dim};
+  const auto here = [&](const auto& of) { return of.rows(block.batch, block.head, block.time); };
+  pack_operands(shape, b, block, x);
   pack(s, here(x.gradient), b.gradient);
-  transpose(b.v, b.width, rows, shape.dim, b.v_turned, b.reach);
+  transpose(b.v, b.width, rows, shape.dim, b.v_transposed, b.reach);
   make_weights(shape, b, rows);
-  product<Part::result_lower>(Left{b.gradient, b.width}, b.v_turned, b.reach, b.d_weights, b.reach,
-                              rows, b.reach, shape.dim, false);
+  product<Part::result_lower>(Left{b.gradient, b.width}, b.v_transposed, b.reach, b.d_weights,
+                              b.reach, rows, b.reach, shape.dim, false);
   if (shape.drops) {
-    make_mask(shape, b, span);
+    make_mask(shape, b, block);
   }
   score_gradients(shape, b, rows);
   float* dropped = b.weights;
@@ -226,18 +226,18 @@ void backward_block(const BlockAttention& shape, const Buffers& b, const Span& s
   clear_above_diagonal(dropped, b.reach, rows);
   clear_above_diagonal(b.d_weights, b.reach, rows);
   const Rows<const float> result{b.result, b.width};
-  product<Part::left_upper>(Turned{dropped, b.reach}, b.gradient, b.width, b.result, b.width, rows,
-                            b.width, rows, false);
+  product<Part::left_upper>(Transposed{dropped, b.reach}, b.gradient, b.width, b.result, b.width,
+                            rows, b.width, rows, false);
   unpack(s, b.result, here(d.v));
   product<Part::left_lower>(Left{b.d_weights, b.reach}, b.k, b.width, b.result, b.width, rows,
                             b.width, rows, false);
-  encode_backward(shape.encoding, s, here(x.q), result, shape.scale, here(d.q), d_theta);
-  product<Part::left_upper>(Turned{b.d_weights, b.reach}, b.q, b.width, b.result, b.width, rows,
+  encode_backward(shape.feature, shape.lrpe, s, here(x.q), result, shape.scale, here(d.q), d_theta);
+  product<Part::left_upper>(Transposed{b.d_weights, b.reach}, b.q, b.width, b.result, b.width, rows,
                             b.width, rows, false);
-  encode_backward(shape.encoding, s, here(x.k), result, 1, here(d.k), d_theta);
+  encode_backward(shape.feature, shape.lrpe, s, here(x.k), result, 1, here(d.k), d_theta);
 }
 
-// Calls body(span) for every block of the heads of `shape`: all heads of one block, then those of
+// Calls body(block) for every block of the heads of `shape`: all heads of one block, then those of
 // the next, so that memory is walked in order.
 template <typename Body>
 void for_blocks(const BlockAttention& shape, Body body) {
@@ -248,7 +248,7 @@ void for_blocks(const BlockAttention& shape, Body body) {
     for (std::int64_t t = 0; t < shape.time; t += shape.block) {
       const std::int64_t rows = shape.time - t < shape.block ? shape.time - t : shape.block;
       for (std::int64_t each = head; each < end; ++each) {
-        body(Span{batch, each % shape.heads, t, rows});
+        body(Block{batch, each % shape.heads, t, rows});
       }
     }
     head = end;
@@ -268,7 +268,7 @@ void block_attention(const BlockAttention& shape, In q, In k, In v, Out out) {
                         heads(as(v, t), shape.strides.v),
                         {}};
     const Heads<T> y = heads(as(out, t), 0);
-    for_blocks(shape, [&](const Span& span) { forward_block(shape, b, span, x, y); });
+    for_blocks(shape, [&](const Block& block) { forward_block(shape, b, block, x, y); });
   });
 }
 
@@ -284,11 +284,11 @@ void block_attention_backward(const BlockAttention& shape, In q, In k, In v, In 
                         heads(as(v, t), shape.strides.v), heads(as(d_out, t), 0)};
     const Results<T> d{heads(as(d_q, t), out.q), heads(as(d_k, t), out.k),
                        heads(as(d_v, t), out.v)};
-    for_blocks(shape, [&](const Span& span) {
+    for_blocks(shape, [&](const Block& block) {
       double* share = d_theta == nullptr
                           ? nullptr
-                          : d_theta + (span.batch * shape.heads + span.head) * (shape.dim / 2);
-      backward_block(shape, b, span, x, d, share);
+                          : d_theta + (block.batch * shape.heads + block.head) * (shape.dim / 2);
+      backward_block(shape, b, block, x, d, share);
     });
   });
 }

@@ -1,4 +1,5 @@
-// Element-wise maps and the norm of rows: one pass over memory each.
+// Element-wise functions and the norm of rows: one pass over memory each.
+#include "ops/kernels/feature.h"
 #include "ops/kernels/functions.h"
 #include "ops/kernels/rms.h"
 #include "ops/kernels/simd.h"
@@ -6,46 +7,19 @@
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 namespace {
 
-F sigmoid(F x) {
-  return 1.F / (1.F + exp(-x));
-}
-
-template <Gate kind>
-F act(F x) {
-  if constexpr (kind == Gate::silu) {
-    return x * sigmoid(x);
-  } else if constexpr (kind == Gate::relu) {
-    return x < 0.F ? F{} : x;  // not-a-number passes, as it must in every kernel
-  } else {
-    return x;
-  }
-}
-
-template <Gate kind>
-F slope(F x) {
-  if constexpr (kind == Gate::silu) {
-    const F s = sigmoid(x);
-    return s * (1.F + x * (1.F - s));
-  } else if constexpr (kind == Gate::relu) {
-    return x <= 0.F ? F{} : splat(1.F);
-  } else {
-    return splat(1.F);
-  }
-}
-
-template <Gate kind, typename T>
+template <typename Act, typename T>
 void gated_of(const T* gate, T* out, const GatedRows& all) {
   for (std::int64_t row = 0; row < all.rows;
        ++row, gate += all.gate_up_step(), out += all.out_step()) {
     const T* up = gate + all.width;
     for (std::int64_t i = 0; i < all.width; i += kLanes) {
       const std::int64_t n = all.width - i;
-      store(out + i, act<kind>(load(gate + i, n)) * load(up + i, n), n);
+      store(out + i, Act::template value<Vectors>(load(gate + i, n)) * load(up + i, n), n);
     }
   }
 }
 
-template <Gate kind, typename T>
+template <typename Act, typename T>
 void gated_backward_of(const T* gate, const T* d_out, T* d_gate, const GatedRows& all) {
   for (std::int64_t row = 0; row < all.rows;
        ++row, gate += all.gate_up_step(), d_gate += all.gate_up_step(), d_out += all.out_step()) {
@@ -55,8 +29,9 @@ void gated_backward_of(const T* gate, const T* d_out, T* d_gate, const GatedRows
       const std::int64_t n = all.width - i;
       const F x = load(gate + i, n);
       const F g = load(d_out + i, n);
-      store(d_gate + i, g * load(up + i, n) * slope<kind>(x), n);
-      store(d_up + i, g * act<kind>(x), n);
+      const F y = Act::template value<Vectors>(x);
+      store(d_gate + i, g * load(up + i, n) * Act::template slope<Vectors>(x, y), n);
+      store(d_up + i, g * y, n);
     }
   }
 }
@@ -105,58 +80,47 @@ void srms_backward_of(const X* x, const Y* d_y, X* d_x, std::int64_t rows, std::
   }
 }
 
-template <typename Body>
-void by_gate(Gate kind, Body body) {
-  switch (kind) {
-    case Gate::silu:
-      body.template operator()<Gate::silu>();
-      break;
-    case Gate::relu:
-      body.template operator()<Gate::relu>();
-      break;
-    case Gate::none:
-      body.template operator()<Gate::none>();
-  }
-}
-
 }  // namespace
 
 void gated(Gate kind, In gate_up, Out out, const GatedRows& all) {
   by_type(gate_up.type, [&](auto* t) {
-    by_gate(kind, [&]<Gate k>() { gated_of<k>(as(gate_up, t), as(out, t), all); });
+    by_gate(kind, [&]<typename Act>() { gated_of<Act>(as(gate_up, t), as(out, t), all); });
   });
 }
 
 void gated_backward(Gate kind, In gate_up, In d_out, Out d_gate_up, const GatedRows& all) {
   by_type(gate_up.type, [&](auto* t) {
-    by_gate(kind, [&]<Gate k>() {
-      gated_backward_of<k>(as(gate_up, t), as(d_out, t), as(d_gate_up, t), all);
+    by_gate(kind, [&]<typename Act>() {
+      gated_backward_of<Act>(as(gate_up, t), as(d_out, t), as(d_gate_up, t), all);
     });
   });
 }
 
-void elu(bool plus_one, In x, Out y, std::int64_t count) {
+void feature(Feature kind, In x, Out y, std::int64_t count) {
   by_type(x.type, [&](auto* t) {
-    const auto* from = as(x, t);
-    auto* to = as(y, t);
-    const float plus = plus_one ? 1.F : 0.F;
-    for (std::int64_t i = 0; i < count; i += kLanes) {
-      const F v = load(from + i, count - i);
-      store(to + i, v > 0.F ? v + plus : exp(v) - (1.F - plus), count - i);
-    }
+    by_feature(kind, [&]<typename Phi>() {
+      const auto* from = as(x, t);
+      auto* to = as(y, t);
+      for (std::int64_t i = 0; i < count; i += kLanes) {
+        store(to + i, Phi::template value<Vectors>(load(from + i, count - i)), count - i);
+      }
+    });
   });
 }
 
-void elu_backward(In x, In d_y, Out d_x, std::int64_t count) {
+void feature_backward(Feature kind, In x, In d_y, Out d_x, std::int64_t count) {
   by_type(x.type, [&](auto* t) {
-    const auto* from = as(x, t);
-    const auto* gradient = as(d_y, t);
-    auto* to = as(d_x, t);
-    for (std::int64_t i = 0; i < count; i += kLanes) {
-      const F v = load(from + i, count - i);
-      const F g = load(gradient + i, count - i);
-      store(to + i, v > 0.F ? g : g * exp(v), count - i);
-    }
+    by_feature(kind, [&]<typename Phi>() {
+      const auto* from = as(x, t);
+      const auto* gradient = as(d_y, t);
+      auto* to = as(d_x, t);
+      for (std::int64_t i = 0; i < count; i += kLanes) {
+        const F v = load(from + i, count - i);
+        const F y = Phi::template value<Vectors>(v);
+        const F g = load(gradient + i, count - i);
+        store(to + i, g * Phi::template slope<Vectors>(v, y), count - i);
+      }
+    });
   });
 }
 

@@ -7,8 +7,8 @@ namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 
 void gated(Gate, In gate_up, Out out, const GatedRows&);
 void gated_backward(Gate, In gate_up, In d_out, Out d_gate_up, const GatedRows&);
-void elu(bool plus_one, In x, Out y, std::int64_t count);
-void elu_backward(In x, In d_y, Out d_x, std::int64_t count);
+void feature(Feature, In x, Out y, std::int64_t count);
+void feature_backward(Feature, In x, In d_y, Out d_x, std::int64_t count);
 void srms_norm(In x, Out y, std::int64_t rows, std::int64_t dim, float eps);
 void srms_norm_backward(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps);
 void residual(const Residual&, In x, In y, Out sum, Out normed);

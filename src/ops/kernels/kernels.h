@@ -77,23 +77,16 @@ struct Residual {
 
 inline constexpr std::int64_t kWidestLrpe = 1024;  // dim
 
-enum class Feature { none, elu, elu1 };
+enum class Feature { none, elu1, elu, relu, silu, exp };
 
-// LRPE's reflection and rotations. The row of time t is turned by row (first + t) % rows of the
-// tables.
+// LRPE's reflection and rotations. The row of time t is rotated by row (first + t) % rows of the
+// tables. Without a rotation there is no LRPE.
 struct Lrpe {
-  const float* rotation;   // [rows, dim]: of each angle its cosine, then its sine
-  const double* position;  // [rows]
-  const float* unit;       // [dim]
-  std::int64_t first;
-  std::int64_t rows;
-};
-
-// What each head's queries and keys go through before an attention: a feature map, then LRPE
-// where it has a rotation.
-struct Encoding {
-  Feature feature = Feature::none;
-  Lrpe lrpe{};
+  const float* rotation = nullptr;   // [rows, dim]: of each angle its cosine, then its sine
+  const double* position = nullptr;  // [rows]
+  const float* unit = nullptr;       // [dim]
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
 };
 
 struct LrpeRows {
@@ -125,7 +118,8 @@ struct LinearAttention {
   float* scratch;  // linear_attention_scratch floats, aligned to 64 bytes, of any values
   RowStrides strides{};
   RowStrides gradient_strides{};
-  Encoding encoding{};
+  Feature feature = Feature::none;  // what queries and keys go through first
+  Lrpe lrpe{};                      // .. and then
 };
 
 struct BlockAttention {
@@ -142,7 +136,8 @@ struct BlockAttention {
   float* scratch;  // block_attention_scratch floats, aligned to 64 bytes, of any values
   RowStrides strides{};
   RowStrides gradient_strides{};
-  Encoding encoding{};
+  Feature feature = Feature::none;  // what queries and keys go through first
+  Lrpe lrpe{};                      // .. and then
 };
 
 inline constexpr std::int64_t kChunk = 64;
@@ -171,9 +166,8 @@ struct Kernels {
 
   void (*gated)(Gate, In gate_up, Out out, const GatedRows&);
   void (*gated_backward)(Gate, In gate_up, In d_out, Out d_gate_up, const GatedRows&);
-  // elu(x) + `plus`, plus being 0 or 1.
-  void (*elu)(bool plus_one, In x, Out y, std::int64_t count);
-  void (*elu_backward)(In x, In d_y, Out d_x, std::int64_t count);
+  void (*feature)(Feature, In x, Out y, std::int64_t count);
+  void (*feature_backward)(Feature, In x, In d_y, Out d_x, std::int64_t count);
 
   void (*srms_norm)(In x, Out y, std::int64_t rows, std::int64_t dim, float eps);
   void (*srms_norm_backward)(In x, In d_y, Out d_x, std::int64_t rows, std::int64_t dim, float eps);

@@ -1,4 +1,4 @@
-// Chunked causal linear attention; the formulas stand in causal_linear_attention_tensor.h.
+// Chunked causal linear attention; the formulas stand in linear_attention_tensor.h.
 #include "ops/kernels/functions.h"
 #include "ops/kernels/matrix.h"
 #include "ops/kernels/rows.h"
@@ -19,15 +19,15 @@ struct Buffers {
     };
     q = take(kChunk * k_width);
     k = take(kChunk * k_width);
-    k_turned = take(kChunk * k_width);
+    k_transposed = take(kChunk * k_width);
     k_result = take(kChunk * k_width);
     v = take(kChunk * v_width);
-    v_turned = take(kChunk * v_width);
+    v_transposed = take(kChunk * v_width);
     gradient = take(kChunk * v_width);
     v_result = take(kChunk * v_width);
     scores = take(kChunk * kChunk);
     d_scores = take(kChunk * kChunk);
-    sum_turned = take(k_width * v_width);
+    sum_transposed = take(k_width * v_width);
     sums = next;
   }
 
@@ -35,16 +35,16 @@ struct Buffers {
   std::int64_t v_width;
   float* q;
   float* k;
-  float* k_turned;  // [key_dim, kChunk]
-  float* k_result;  // a result as wide as keys
+  float* k_transposed;  // [key_dim, kChunk]
+  float* k_result;      // a result as wide as keys
   float* v;
-  float* v_turned;  // [value_dim, kChunk]
+  float* v_transposed;  // [value_dim, kChunk]
   float* gradient;
   float* v_result;
-  float* scores;      // tril(Q K^T)
-  float* d_scores;    // tril(dO V^T)
-  float* sum_turned;  // [value_dim, k_width]
-  float* sums;        // [heads, k_width, v_width], or its last two the other way round
+  float* scores;          // tril(Q K^T)
+  float* d_scores;        // tril(dO V^T)
+  float* sum_transposed;  // [value_dim, k_width]
+  float* sums;            // [heads, k_width, v_width], or its last two the other way round
 };
 
 // Some heads of one batch row.
@@ -100,19 +100,23 @@ class Chunks {
   // The sum that this head carries from chunk to chunk.
   [[nodiscard]] float* sum() const { return b.sums + head_ * b.k_width * b.v_width; }
 
-  void pack_queries() const { pack(shape_.encoding, keys(), here(x_.q), 1, b.q); }
-  void pack_keys() const { pack(shape_.encoding, keys(), here(x_.k), 1, b.k); }
+  void pack_queries() const { pack(shape_.feature, shape_.lrpe, keys(), here(x_.q), 1, b.q); }
+  void pack_keys() const { pack(shape_.feature, shape_.lrpe, keys(), here(x_.k), 1, b.k); }
   void pack_values() const { pack(values(), here(x_.v), b.v); }
   void pack_gradient() const { pack(values(), here(x_.gradient), b.gradient); }
-  void turn_keys() const { transpose(b.k, b.k_width, rows(), shape_.key_dim, b.k_turned, kChunk); }
-  void turn_values() const {
-    transpose(b.v, b.v_width, rows(), shape_.value_dim, b.v_turned, kChunk);
+  void transpose_keys() const {
+    transpose(b.k, b.k_width, rows(), shape_.key_dim, b.k_transposed, kChunk);
+  }
+  void transpose_values() const {
+    transpose(b.v, b.v_width, rows(), shape_.value_dim, b.v_transposed, kChunk);
   }
 
-  // tril(Q K^T), tril(dO V^T): by the turned right factors.
-  void make_scores() const { lower_scores(b.q, b.k_width, shape_.key_dim, b.k_turned, b.scores); }
+  // tril(Q K^T), tril(dO V^T): by the transposed right factors.
+  void make_scores() const {
+    lower_scores(b.q, b.k_width, shape_.key_dim, b.k_transposed, b.scores);
+  }
   void make_d_scores() const {
-    lower_scores(b.gradient, b.v_width, shape_.value_dim, b.v_turned, b.d_scores);
+    lower_scores(b.gradient, b.v_width, shape_.value_dim, b.v_transposed, b.d_scores);
   }
 
   // result = left * right, or result += left * right; `n` is the width of right and result.
@@ -127,16 +131,16 @@ class Chunks {
   void put_keys(const float* from, const Heads<const T>& x, const Heads<T>& d_x,
                 double* d_theta) const {
     double* share = d_theta == nullptr ? nullptr : d_theta + head() * (shape_.key_dim / 2);
-    encode_backward(shape_.encoding, keys(), here(x), Rows<const float>{from, b.k_width}, 1,
-                    here(d_x), share);
+    encode_backward(shape_.feature, shape_.lrpe, keys(), here(x),
+                    Rows<const float>{from, b.k_width}, 1, here(d_x), share);
   }
 
   const Buffers b;
 
  private:
   [[nodiscard]] std::int64_t number() const { return group_.first + head_; }
-  [[nodiscard]] Stretch keys() const { return {time_, rows(), shape_.key_dim}; }
-  [[nodiscard]] Stretch values() const { return {time_, rows(), shape_.value_dim}; }
+  [[nodiscard]] Span keys() const { return {time_, rows(), shape_.key_dim}; }
+  [[nodiscard]] Span values() const { return {time_, rows(), shape_.value_dim}; }
 
   template <typename E>
   [[nodiscard]] Rows<E> here(const Heads<E>& x) const {
@@ -193,7 +197,7 @@ void forward_group(const LinearAttention& shape, const Group& group, const Opera
     c.pack_queries();
     c.pack_keys();
     c.pack_values();
-    c.turn_keys();
+    c.transpose_keys();
     c.make_scores();
     if (!sum_is_zero) {
       c.template multiply<Part::all>(Left{b.q, b.k_width}, shape.key_dim, c.sum(), b.v_width,
@@ -203,8 +207,8 @@ void forward_group(const LinearAttention& shape, const Group& group, const Opera
                                           b.v_result, !sum_is_zero);
     c.put_values(b.v_result, out);
     if (!c.last() || state != nullptr) {
-      product<Part::all>(Turned{b.k, b.k_width}, b.v, b.v_width, c.sum(), b.v_width, shape.key_dim,
-                         b.v_width, c.rows(), true);
+      product<Part::all>(Transposed{b.k, b.k_width}, b.v, b.v_width, c.sum(), b.v_width,
+                         shape.key_dim, b.v_width, c.rows(), true);
     }
     if (c.last() && state != nullptr) {
       copy_state(c.sum(), b.v_width, own_state(), shape.value_dim, shape);
@@ -221,7 +225,7 @@ void backward_queries(const LinearAttention& shape, Chunks<T>& c, const Operands
     c.pack_keys();
     c.pack_values();
     c.pack_gradient();
-    c.turn_values();
+    c.transpose_values();
     c.make_d_scores();
     if (!c.first()) {
       c.template multiply<Part::all>(Left{b.gradient, b.v_width}, shape.value_dim, c.sum(),
@@ -231,7 +235,7 @@ void backward_queries(const LinearAttention& shape, Chunks<T>& c, const Operands
                                           b.k_result, !c.first());
     c.put_keys(b.k_result, x.q, d_q, d_theta);
     if (!c.last()) {
-      product<Part::all>(Turned{b.v, b.v_width}, b.k, b.k_width, c.sum(), b.k_width,
+      product<Part::all>(Transposed{b.v, b.v_width}, b.k, b.k_width, c.sum(), b.k_width,
                          shape.value_dim, b.k_width, c.rows(), true);
     }
   });
@@ -247,25 +251,25 @@ void backward_keys_values(const LinearAttention& shape, Chunks<T>& c, const Oper
     c.pack_keys();
     c.pack_values();
     c.pack_gradient();
-    c.turn_keys();
-    c.turn_values();
+    c.transpose_keys();
+    c.transpose_values();
     c.make_scores();
     c.make_d_scores();
     if (!c.last()) {
-      transpose(c.sum(), b.v_width, shape.key_dim, shape.value_dim, b.sum_turned, b.k_width);
-      c.template multiply<Part::all>(Left{b.v, b.v_width}, shape.value_dim, b.sum_turned, b.k_width,
-                                     b.k_result, false);
+      transpose(c.sum(), b.v_width, shape.key_dim, shape.value_dim, b.sum_transposed, b.k_width);
+      c.template multiply<Part::all>(Left{b.v, b.v_width}, shape.value_dim, b.sum_transposed,
+                                     b.k_width, b.k_result, false);
       c.template multiply<Part::all>(Left{b.k, b.k_width}, shape.key_dim, c.sum(), b.v_width,
                                      b.v_result, false);
     }
-    c.template multiply<Part::left_upper>(Turned{b.d_scores, kChunk}, c.rows(), b.q, b.k_width,
+    c.template multiply<Part::left_upper>(Transposed{b.d_scores, kChunk}, c.rows(), b.q, b.k_width,
                                           b.k_result, !c.last());
     c.put_keys(b.k_result, x.k, d_k, d_theta);
-    c.template multiply<Part::left_upper>(Turned{b.scores, kChunk}, c.rows(), b.gradient, b.v_width,
-                                          b.v_result, !c.last());
+    c.template multiply<Part::left_upper>(Transposed{b.scores, kChunk}, c.rows(), b.gradient,
+                                          b.v_width, b.v_result, !c.last());
     c.put_values(b.v_result, d_v);
     if (!c.first()) {
-      product<Part::all>(Turned{b.q, b.k_width}, b.gradient, b.v_width, c.sum(), b.v_width,
+      product<Part::all>(Transposed{b.q, b.k_width}, b.gradient, b.v_width, c.sum(), b.v_width,
                          shape.key_dim, b.v_width, c.rows(), true);
     }
   });

@@ -22,11 +22,11 @@ struct Left {
   [[nodiscard]] Left from_row(std::int64_t i) const { return {data + i * stride, stride}; }
   [[nodiscard]] float at(std::int64_t i, std::int64_t k) const { return data[i * stride + k]; }
 };
-struct Turned {
+struct Transposed {
   const float* data;
   std::int64_t stride;
 
-  [[nodiscard]] Turned from_row(std::int64_t i) const { return {data + i, stride}; }
+  [[nodiscard]] Transposed from_row(std::int64_t i) const { return {data + i, stride}; }
   [[nodiscard]] float at(std::int64_t i, std::int64_t k) const { return data[k * stride + i]; }
 };
 

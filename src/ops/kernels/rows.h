@@ -1,7 +1,8 @@
 // Rows of one head between a tensor and a kernel's local buffers, encoded on the way: queries and
-// keys by a feature map and LRPE, whose gradients are taken on the way back.
+// keys by a feature and LRPE, whose gradients are taken on the way back.
 #pragma once
 
+#include "ops/kernels/feature.h"
 #include "ops/kernels/simd.h"
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
@@ -38,7 +39,7 @@ struct Heads {
 };
 
 // Which rows of a head: of times [time, time + count), dim wide.
-struct Stretch {
+struct Span {
   std::int64_t time;
   std::int64_t count;
   std::int64_t dim;
@@ -57,29 +58,6 @@ class TableRow {
   std::int64_t rows_;
 };
 
-template <Feature kind>
-inline F mapped(F x) {
-  if constexpr (kind == Feature::elu1) {
-    return x > 0.F ? x + 1.F : exp(x);
-  } else if constexpr (kind == Feature::elu) {
-    return x > 0.F ? x : exp(x) - 1.F;
-  } else {
-    return x;
-  }
-}
-
-// `y` is the map's value at x.
-template <Feature kind>
-inline F slope(F x, F y) {
-  if constexpr (kind == Feature::elu1) {
-    return x > 0.F ? splat(1.F) : y;
-  } else if constexpr (kind == Feature::elu) {
-    return x > 0.F ? splat(1.F) : y + 1.F;
-  } else {
-    return splat(1.F);
-  }
-}
-
 // (x_even, x_odd) -> (-x_odd, x_even): a quarter turn of each pair.
 inline F quarter_turn(F x) {
   const I odd = iota() & 1;
@@ -93,13 +71,13 @@ inline F sines(F rotation) {
   return __builtin_shuffle(rotation, iota() | 1);
 }
 
-template <Feature kind, typename X, typename Y>
-inline void map_rows(Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
+template <typename Phi, typename X, typename Y>
+inline void feature_rows(Span s, Rows<const X> from, float scale, Rows<Y> to) {
   for (std::int64_t row = 0; row < s.count; ++row) {
     const X* x = from.row(row);
     Y* y = to.row(row);
     for (std::int64_t i = 0; i < s.dim; i += kLanes) {
-      store(y + i, mapped<kind>(load(x + i, s.dim - i)) * scale, s.dim - i);
+      store(y + i, Phi::template value<Vectors>(load(x + i, s.dim - i)) * scale, s.dim - i);
     }
   }
 }
@@ -107,7 +85,7 @@ inline void map_rows(Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
 // A row as vectors: `whole` of them exactly, so that loops over them unroll, or, where that is 0,
 // as many as a row of dim takes.
 template <int whole>
-struct Vectors {
+struct RowOf {
   static constexpr bool exact = whole > 0;
   F v[exact ? whole : kWidestLrpe / kLanes];
 
@@ -124,9 +102,9 @@ struct Vectors {
 // chain of operations that each is.
 inline constexpr std::int64_t kTogether = 4;
 
-template <int whole, Feature kind, typename X, typename Y>
-inline void turn_rows(const Lrpe& lrpe, Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
-  using Row = Vectors<whole>;
+template <int whole, typename Phi, typename X, typename Y>
+inline void rotate_rows(const Lrpe& lrpe, Span s, Rows<const X> from, float scale, Rows<Y> to) {
+  using Row = RowOf<whole>;
   Row feature[kTogether];
   float twice[kTogether];
   TableRow at(lrpe, s.time);
@@ -137,7 +115,7 @@ inline void turn_rows(const Lrpe& lrpe, Stretch s, Rows<const X> from, float sca
       F along{};
       for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
         const std::int64_t n = Row::rest(s.dim, i);
-        const F f = mapped<kind>(load(x + i * kLanes, n));
+        const F f = Phi::template value<Vectors>(load(x + i * kLanes, n));
         feature[r].v[i] = f;
         along += f * load(lrpe.unit + i * kLanes, n);
       }
@@ -149,38 +127,38 @@ inline void turn_rows(const Lrpe& lrpe, Stretch s, Rows<const X> from, float sca
       for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
         const std::int64_t n = Row::rest(s.dim, i);
         const F z = (feature[r].v[i] - load(lrpe.unit + i * kLanes, n) * twice[r]) * scale;
-        const F turn = load(rotation + i * kLanes, n);
-        store(y + i * kLanes, z * cosines(turn) + quarter_turn(z) * sines(turn), n);
+        const F angle = load(rotation + i * kLanes, n);
+        store(y + i * kLanes, z * cosines(angle) + quarter_turn(z) * sines(angle), n);
       }
     }
   }
 }
 
-template <Feature kind, typename X, typename G, typename D>
-inline void map_rows_backward(Stretch s, Rows<const X> x, Rows<const G> gradient, float scale,
-                              Rows<D> d_x) {
+template <typename Phi, typename X, typename G, typename D>
+inline void feature_rows_backward(Span s, Rows<const X> x, Rows<const G> gradient, float scale,
+                                  Rows<D> d_x) {
   for (std::int64_t row = 0; row < s.count; ++row) {
     for (std::int64_t i = 0; i < s.dim; i += kLanes) {
       const std::int64_t n = s.dim - i;
       F g = load(gradient.row(row) + i, n) * scale;
-      if constexpr (kind != Feature::none) {
+      if constexpr (!Phi::is_identity) {
         const F v = load(x.row(row) + i, n);
-        g *= slope<kind>(v, mapped<kind>(v));
+        g *= Phi::template slope<Vectors>(v, Phi::template value<Vectors>(v));
       }
       store(d_x.row(row) + i, g, n);
     }
   }
 }
 
-// Turned back, the gradient g meets the reflected input z: d(angle) = g_odd z_even - g_even z_odd,
+// Rotated back, the gradient g meets the reflected input z: d(angle) = g_odd z_even - g_even z_odd,
 // and the angle is position * theta. Positions are counted from the first row's, so that their
 // products with d(angle) can be summed in single precision over one call's few rows.
-template <int whole, Feature kind, typename X, typename G, typename D>
-inline void turn_rows_backward(const Lrpe& lrpe, Stretch s, Rows<const X> x, Rows<const G> gradient,
-                               float scale, Rows<D> d_x, double* d_theta) {
-  using Row = Vectors<whole>;
+template <int whole, typename Phi, typename X, typename G, typename D>
+inline void rotate_rows_backward(const Lrpe& lrpe, Span s, Rows<const X> x, Rows<const G> gradient,
+                                 float scale, Rows<D> d_x, double* d_theta) {
+  using Row = RowOf<whole>;
   Row feature[kTogether];
-  Row turned[kTogether];
+  Row back[kTogether];
   float twice_feature[kTogether];
   float twice_gradient[kTogether];
   float offset[kTogether];
@@ -200,12 +178,12 @@ inline void turn_rows_backward(const Lrpe& lrpe, Stretch s, Rows<const X> x, Row
       F along_gradient{};
       for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
         const std::int64_t n = Row::rest(s.dim, i);
-        const F turn = load(rotation + i * kLanes, n);
+        const F angle = load(rotation + i * kLanes, n);
         const F unit = load(lrpe.unit + i * kLanes, n);
         const F given = load(gradient.row(row + r) + i * kLanes, n) * scale;
-        const F g = given * cosines(turn) - quarter_turn(given) * sines(turn);
-        const F f = mapped<kind>(load(x.row(row + r) + i * kLanes, n));
-        turned[r].v[i] = g;
+        const F g = given * cosines(angle) - quarter_turn(given) * sines(angle);
+        const F f = Phi::template value<Vectors>(load(x.row(row + r) + i * kLanes, n));
+        back[r].v[i] = g;
         feature[r].v[i] = f;
         along_gradient += g * unit;
         along_feature += f * unit;
@@ -217,14 +195,14 @@ inline void turn_rows_backward(const Lrpe& lrpe, Stretch s, Rows<const X> x, Row
       for (std::int64_t i = 0; i < Row::count(s.dim); ++i) {
         const std::int64_t n = Row::rest(s.dim, i);
         const F unit = load(lrpe.unit + i * kLanes, n);
-        const F g = turned[r].v[i];
+        const F g = back[r].v[i];
         const F f = feature[r].v[i];
         const F crossed = g * swap_pairs(f - unit * twice_feature[r]);
         sums.v[i] += crossed;
         moments.v[i] += crossed * offset[r];
         F d = g - unit * twice_gradient[r];
-        if constexpr (kind != Feature::none) {
-          d *= slope<kind>(load(x.row(row + r) + i * kLanes, n), f);
+        if constexpr (!Phi::is_identity) {
+          d *= Phi::template slope<Vectors>(load(x.row(row + r) + i * kLanes, n), f);
         }
         store(d_x.row(row + r) + i * kLanes, d, n);
       }
@@ -251,42 +229,29 @@ inline void by_width(std::int64_t dim, Body body) {
   }
 }
 
-template <typename Body>
-inline void by_feature(Feature feature, Body body) {
-  switch (feature) {
-    case Feature::none:
-      body.template operator()<Feature::none>();
-      break;
-    case Feature::elu:
-      body.template operator()<Feature::elu>();
-      break;
-    case Feature::elu1:
-      body.template operator()<Feature::elu1>();
-  }
-}
-
 // to = scale * encoding(from).
 template <typename X, typename Y>
-inline void encode(const Encoding& e, Stretch s, Rows<const X> from, float scale, Rows<Y> to) {
-  by_feature(e.feature, [&]<Feature kind>() {
-    if (e.lrpe.rotation == nullptr) {
-      map_rows<kind>(s, from, scale, to);
+inline void encode(Feature feature, const Lrpe& lrpe, Span s, Rows<const X> from, float scale,
+                   Rows<Y> to) {
+  by_feature(feature, [&]<typename Phi>() {
+    if (lrpe.rotation == nullptr) {
+      feature_rows<Phi>(s, from, scale, to);
     } else {
-      by_width(s.dim, [&]<int whole>() { turn_rows<whole, kind>(e.lrpe, s, from, scale, to); });
+      by_width(s.dim, [&]<int whole>() { rotate_rows<whole, Phi>(lrpe, s, from, scale, to); });
     }
   });
 }
 
 // d_x from scale * gradient with respect to the encoded rows; adds to d_theta [dim / 2].
 template <typename X, typename G, typename D>
-inline void encode_backward(const Encoding& e, Stretch s, Rows<const X> x, Rows<const G> gradient,
-                            float scale, Rows<D> d_x, double* d_theta) {
-  by_feature(e.feature, [&]<Feature kind>() {
-    if (e.lrpe.rotation == nullptr) {
-      map_rows_backward<kind>(s, x, gradient, scale, d_x);
+inline void encode_backward(Feature feature, const Lrpe& lrpe, Span s, Rows<const X> x,
+                            Rows<const G> gradient, float scale, Rows<D> d_x, double* d_theta) {
+  by_feature(feature, [&]<typename Phi>() {
+    if (lrpe.rotation == nullptr) {
+      feature_rows_backward<Phi>(s, x, gradient, scale, d_x);
     } else {
       by_width(s.dim, [&]<int whole>() {
-        turn_rows_backward<whole, kind>(e.lrpe, s, x, gradient, scale, d_x, d_theta);
+        rotate_rows_backward<whole, Phi>(lrpe, s, x, gradient, scale, d_x, d_theta);
       });
     }
   });
@@ -294,9 +259,10 @@ inline void encode_backward(const Encoding& e, Stretch s, Rows<const X> x, Rows<
 
 // Into a buffer of rows padded(dim) wide, zeros in the padding.
 template <typename T>
-inline void pack(const Encoding& e, Stretch s, Rows<const T> from, float scale, float* to) {
+inline void pack(Feature feature, const Lrpe& lrpe, Span s, Rows<const T> from, float scale,
+                 float* to) {
   const std::int64_t width = padded(s.dim);
-  encode(e, s, from, scale, Rows<float>{to, width});
+  encode(feature, lrpe, s, from, scale, Rows<float>{to, width});
   for (std::int64_t row = 0; row < s.count; ++row) {
     for (std::int64_t i = s.dim; i < width; ++i) {
       to[row * width + i] = 0;
@@ -305,14 +271,14 @@ inline void pack(const Encoding& e, Stretch s, Rows<const T> from, float scale, 
 }
 
 template <typename T>
-inline void pack(Stretch s, Rows<const T> from, float* to) {
-  pack(Encoding{}, s, from, 1, to);
+inline void pack(Span s, Rows<const T> from, float* to) {
+  pack(Feature::none, Lrpe{}, s, from, 1, to);
 }
 
 // From a buffer of rows padded(dim) wide.
 template <typename T>
-inline void unpack(Stretch s, const float* from, Rows<T> to) {
-  map_rows<Feature::none>(s, Rows<const float>{from, padded(s.dim)}, 1, to);
+inline void unpack(Span s, const float* from, Rows<T> to) {
+  feature_rows<Identity>(s, Rows<const float>{from, padded(s.dim)}, 1, to);
 }
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

@@ -169,6 +169,14 @@ inline F exp(F x) {
   return x < low ? F{} : p * power;
 }
 
+// The arithmetic of ops/kernels/feature.h.
+struct Vectors {
+  static F select(I condition, F a, F b) { return condition ? a : b; }
+  static F exp(F x) { return TRANSNORMER_ISA::exp(x); }
+  static F expm1(F x) { return TRANSNORMER_ISA::exp(x) - 1.F; }
+  static F number(F, float c) { return splat(c); }
+};
+
 // The 64-bit products of the even lanes.
 inline W multiply_even(U a, U b) {
 #if defined(__AVX512F__)

@@ -113,8 +113,8 @@ void cached_attention(const CachedAttention& a, In q, In keys, In values, Out y)
       const std::int64_t batch = head / a.heads;
       const std::int64_t place = head % a.heads * a.dim;
       const std::int64_t cached = batch * a.cache_stride + place;
-      pack(Encoding{}, {0, 1, a.dim}, Rows<const T>{as(q, t) + batch * a.query_stride + place, 0},
-           a.scale, query);
+      pack(Feature::none, Lrpe{}, {0, 1, a.dim},
+           Rows<const T>{as(q, t) + batch * a.query_stride + place, 0}, a.scale, query);
       make_scores(a, query, as(keys, t) + cached, scores);
       const float factor = make_weights(a, scores);
       weigh(a, scores, factor, as(values, t) + cached, as(y, t) + head * a.dim);
@@ -133,8 +133,8 @@ void linear_attention_step(const LinearAttention& a, In q, In k, In v, Out out, 
     for (std::int64_t i = a.first; i < a.last; ++i) {
       const std::int64_t batch = i / a.heads;
       const std::int64_t head = i % a.heads;
-      pack(a.encoding, {0, 1, a.key_dim}, queries.rows(batch, head, 0), 1, query);
-      pack(a.encoding, {0, 1, a.key_dim}, keys.rows(batch, head, 0), 1, key);
+      pack(a.feature, a.lrpe, {0, 1, a.key_dim}, queries.rows(batch, head, 0), 1, query);
+      pack(a.feature, a.lrpe, {0, 1, a.key_dim}, keys.rows(batch, head, 0), 1, key);
       pack({0, 1, a.value_dim}, values.rows(batch, head, 0), value);
       update_and_read(a, query, key, value, state + i * a.key_dim * a.value_dim,
                       as(out, t) + i * a.value_dim);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/loss/linear_cross_entropy_tensor.h"
+#include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/row_pitch.h"
 #include "ops/weights/compute_type.h"
@@ -135,7 +136,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     const at::Tensor d_weight = wanted.d_weight ? gradient_sum(weight) : at::Tensor();
     const Pass done = pass(hidden, weight, targets, options, wanted.d_hidden, d_weight);
     context->save_for_backward({done.d_hidden, gathers ? at::Tensor() : d_weight});
-    context->saved_data["gathers"] = gathers;
+    carry(context, gathers);
     at::Tensor nll = done.losses.sum(at::kDouble);
     context->mark_non_differentiable({nll});
     return {(nll * scale_on(hidden, options)).to(at::kFloat), nll};
@@ -145,7 +146,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     const at::Tensor& given = gradients[0];
     // On other devices the check would make the host wait.
     TORCH_CHECK(
-        !context->saved_data["gathers"].toBool() || !given.is_cpu() || given.item<double>() == 1,
+        !carried<bool>(context) || !given.is_cpu() || given.item<double>() == 1,
         "linear_cross_entropy: d(weight) is already in the weight's gradient, so the loss can only "
         "be differentiated with a gradient of 1; use `scale`");
     const variable_list saved = context->get_saved_variables();

@@ -11,7 +11,7 @@ namespace transnormer::ops {
 
 inline constexpr std::int64_t kGrain = 16384;  // elements that are worth a thread
 
-// Whether the kernel, an entry of the table as &kernels::Kernels::elu, works on elements of this
+// Whether the kernel, an entry of the table as &kernels::Kernels::feature, works on elements of this
 // type on this device: it is in use there, and half is for GPUs only.
 template <typename Function>
 [[nodiscard]] bool kernel_serves(const at::Device& device, at::ScalarType type,

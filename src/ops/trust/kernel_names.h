@@ -13,8 +13,8 @@ void for_each_kernel(const Body& body) {
   using kernels::Kernels;
   body("gated", &Kernels::gated);
   body("gated_backward", &Kernels::gated_backward);
-  body("elu", &Kernels::elu);
-  body("elu_backward", &Kernels::elu_backward);
+  body("feature", &Kernels::feature);
+  body("feature_backward", &Kernels::feature_backward);
   body("srms_norm", &Kernels::srms_norm);
   body("srms_norm_backward", &Kernels::srms_norm_backward);
   body("residual", &Kernels::residual);

@@ -11,7 +11,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/attention/lrpe.h"
 #include "ops/dropout.h"
 #include "ops/loss/linear_cross_entropy.h"
@@ -90,7 +90,8 @@ Tensors gates(Part part, Operands x) {
 
 Tensors feature_maps(Part part, Operands x) {
   Tensors results;
-  for (const auto map : {FeatureMap::elu1, FeatureMap::elu}) {
+  for (const auto map :
+       {FeatureMap::elu1, FeatureMap::elu, FeatureMap::relu, FeatureMap::silu, FeatureMap::exp}) {
     const at::Tensor in = leaf(x.some({5, 333}));
     results.push_back(part_of(part, {feature_map(in, map)}, {in}, x)[0]);
   }
@@ -174,7 +175,7 @@ Tensors linear_attentions(Part part, Operands x) {
     const auto heads = [&] { return leaf(x.some({2, sizes.time, 3, sizes.dim})); };
     const at::Tensor q = heads(), k = heads(), v = heads();
     const at::Tensor theta = leaf(x.wide({sizes.dim / 2}).abs());
-    const at::Tensor y = causal_linear_attention(q, k, v, encoding_of(sizes, theta, x));
+    const at::Tensor y = linear_attention(q, k, v, {.encoding = encoding_of(sizes, theta, x)});
     std::ranges::move(
         part_of(part, {y}, sizes.encoded ? Tensors{q, k, v, theta} : Tensors{q, k, v}, x),
         std::back_inserter(results));
@@ -238,7 +239,7 @@ void add_both(std::vector<KernelTrial>& trials, const std::string& kernel, Run r
 std::vector<KernelTrial> make_trials() {
   std::vector<KernelTrial> trials;
   add_both(trials, "gated", gates);
-  add_both(trials, "elu", feature_maps);
+  add_both(trials, "feature", feature_maps);
   add_both(trials, "srms_norm", norms);
   add_both(trials, "residual", residuals);
   trials.push_back(trial("add_column_sums", column_sums));

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/runtime/carry.h"
 #include "ops/runtime/parallel.h"
 #include "ops/weights/weight_gradient.h"
 
@@ -14,8 +15,7 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kColumns = 64;  // that are worth a thread
 
-struct Table : torch::CustomClassHolder {
-  Table(const Weight& w, double s) : weight(w), scale(s) {}
+struct Table {
   Weight weight;
   double scale;
 };
@@ -52,18 +52,17 @@ at::Tensor forward_of(const Weight& weight, const at::Tensor& tokens, double sca
 
 struct Embedding : torch::autograd::Function<Embedding> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor&, const at::Tensor& tokens,
-                            const c10::intrusive_ptr<Table>& table) {
+                            const Table& table) {
     context->save_for_backward({tokens});
-    context->saved_data["table"] = c10::IValue::make_capsule(table);
-    return forward_of(table->weight, tokens, table->scale);
+    carry(context, table);
+    return forward_of(table.weight, tokens, table.scale);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto table =
-        c10::static_intrusive_pointer_cast<Table>(context->saved_data["table"].toCapsule());
-    const at::Tensor sum = gradient_sum(table->weight);
-    add_rows(sum, context->get_saved_variables()[0], gradients[0], table->scale);
-    return {table->weight.gathers_gradient() ? at::Tensor() : sum, {}, {}};
+    const auto& table = carried<Table>(context);
+    const at::Tensor sum = gradient_sum(table.weight);
+    add_rows(sum, context->get_saved_variables()[0], gradients[0], table.scale);
+    return {table.weight.gathers_gradient() ? at::Tensor() : sum, {}, {}};
   }
 };
 
@@ -73,7 +72,7 @@ at::Tensor scaled_embedding(const Weight& weight, const at::Tensor& tokens, doub
   if (!at::GradMode::is_enabled()) {
     return forward_of(weight, tokens, scale);
   }
-  return Embedding::apply(weight.anchor(), tokens, c10::make_intrusive<Table>(weight, scale));
+  return Embedding::apply(weight.anchor(), tokens, Table{weight, scale});
 }
 
 }  // namespace transnormer::ops

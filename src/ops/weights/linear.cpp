@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/activation.h"
+#include "ops/runtime/carry.h"
 #include "ops/runtime/row_pitch.h"
 #include "ops/weights/compute_type.h"
 #include "ops/weights/few_rows.h"
@@ -18,11 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Carried from forward to backward.
-struct Affine : torch::CustomClassHolder {
-  Affine(const Weight& w, const Weight& b, at::ScalarType c, std::optional<Activation> g)
-      : weight(w), bias(b), compute(c), gate(g) {}
-
+struct Affine {
   // What is multiplied, of what is kept.
   [[nodiscard]] at::Tensor input(const at::Tensor& kept) const {
     return gate ? product_operand(gated(kept, *gate), compute) : kept;
@@ -35,6 +32,7 @@ struct Affine : torch::CustomClassHolder {
   Weight bias;
   at::ScalarType compute;
   std::optional<Activation> gate;  // where what comes in is gate and up
+  at::ScalarType x_type;           // of what comes in
 };
 
 // The sizes of a tensor with another last dimension.
@@ -71,42 +69,38 @@ at::Tensor product(const at::Tensor& rows, const at::Tensor& weight, at::IntArra
 
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
-                            const std::optional<at::Tensor>&,
-                            const c10::intrusive_ptr<Affine>& affine) {
-    const at::Tensor kept = affine->gate ? x : product_operand(x, affine->compute);
-    const at::Tensor weight = affine->weight.operand(affine->compute);
+                            const std::optional<at::Tensor>&, const Affine& affine) {
+    const at::Tensor kept = affine.gate ? x : product_operand(x, affine.compute);
+    const at::Tensor weight = affine.weight.operand(affine.compute);
     context->save_for_backward({kept, weight});
-    context->saved_data["affine"] = c10::IValue::make_capsule(affine);
-    context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
-    return affine_product(affine->input(kept), weight, affine->bias_operand()).to(affine->compute);
+    carry(context, affine);
+    return affine_product(affine.input(kept), weight, affine.bias_operand()).to(affine.compute);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& kept = saved[0];
-    const auto affine =
-        c10::static_intrusive_pointer_cast<Affine>(context->saved_data["affine"].toCapsule());
-    const at::Tensor gradient = product_operand(gradients[0], affine->compute);
+    const auto& affine = carried<Affine>(context);
+    const at::Tensor gradient = product_operand(gradients[0], affine.compute);
     const at::Tensor rows = gradient.reshape({-1, gradient.size(-1)});
     at::Tensor d_x;
     at::Tensor d_weight;
     at::Tensor d_bias;
     if (context->needs_input_grad(0)) {
-      d_x = product(rows, saved[1], kept.sizes())
-                .to(static_cast<at::ScalarType>(context->saved_data["x_type"].toInt()));
-      if (affine->gate) {
-        d_x = gated_backward(d_x, kept, *affine->gate);
+      d_x = product(rows, saved[1], kept.sizes()).to(affine.x_type);
+      if (affine.gate) {
+        d_x = gated_backward(d_x, kept, *affine.gate);
       }
     }
     if (context->needs_input_grad(1)) {
-      const at::Tensor sum = gradient_sum(affine->weight);
-      add_weight_gradient(sum, rows, affine->input(kept).reshape({-1, saved[1].size(1)}));
-      d_weight = affine->weight.gathers_gradient() ? at::Tensor() : sum;
+      const at::Tensor sum = gradient_sum(affine.weight);
+      add_weight_gradient(sum, rows, affine.input(kept).reshape({-1, saved[1].size(1)}));
+      d_weight = affine.weight.gathers_gradient() ? at::Tensor() : sum;
     }
-    if (affine->bias.defined() && context->needs_input_grad(2)) {
-      const at::Tensor sum = gradient_sum(affine->bias);
+    if (affine.bias.defined() && context->needs_input_grad(2)) {
+      const at::Tensor sum = gradient_sum(affine.bias);
       add_bias_gradient(sum, rows);
-      d_bias = affine->bias.gathers_gradient() ? at::Tensor() : sum;
+      d_bias = affine.bias.gathers_gradient() ? at::Tensor() : sum;
     }
     return {d_x, d_weight, d_bias, {}};
   }
@@ -123,13 +117,13 @@ at::Tensor without_gradients(const at::Tensor& x, const Affine& affine) {
 
 at::Tensor apply(const at::Tensor& x, const Weight& weight, const Weight& bias,
                  at::ScalarType compute, std::optional<Activation> gate) {
+  const Affine affine{weight, bias, compute, gate, x.scalar_type()};
   if (!at::GradMode::is_enabled()) {
-    return without_gradients(x, {weight, bias, compute, gate});
+    return without_gradients(x, affine);
   }
   // An undefined tensor cannot be an input of a function.
   return Linear::apply(x, weight.anchor(),
-                       bias.defined() ? std::optional(bias.anchor()) : std::nullopt,
-                       c10::make_intrusive<Affine>(weight, bias, compute, gate));
+                       bias.defined() ? std::optional(bias.anchor()) : std::nullopt, affine);
 }
 
 }  // namespace

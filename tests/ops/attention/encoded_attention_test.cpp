@@ -9,8 +9,8 @@
 
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/block_attention.h"
-#include "ops/attention/causal_linear_attention.h"
 #include "ops/attention/joint.h"
+#include "ops/attention/linear_attention.h"
 #include "ops/reference.h"
 #include "ops/runtime/kernel_view.h"
 #include "ops/runtime/scratch.h"
@@ -74,8 +74,8 @@ void reflect(double* row, const Numbers& unit) {
   }
 }
 
-// Turns the pairs of a row by `angle`s of this sign in place.
-void turn(double* row, double position, const Numbers& theta) {
+// Rotates the pairs of a row by the angles at a position in place.
+void rotate(double* row, double position, const Numbers& theta) {
   for (std::size_t i = 0; i < theta.size(); ++i) {
     const double c = std::cos(position * theta[i]), s = std::sin(position * theta[i]);
     const double even = row[2 * i], odd = row[2 * i + 1];
@@ -94,12 +94,12 @@ Numbers encoded(Numbers x, const Case& c, const Encoding& e) {
   }
   for (std::size_t row = 0; row < x.size() / unit.size(); ++row) {
     reflect(&x[row * unit.size()], unit);
-    turn(&x[row * unit.size()], c.position(row), theta);
+    rotate(&x[row * unit.size()], c.position(row), theta);
   }
   return x;
 }
 
-// d(x) from d(encoded x), in place; `y` is encoded x. A turned pair moves by (-odd, even) with its
+// d(x) from d(encoded x), in place; `y` is encoded x. A rotated pair moves by (-odd, even) with its
 // angle.
 void encoded_backward(Numbers& d, const Numbers& x, const Numbers& y, const Case& c,
                       const Encoding& e, Numbers& d_theta) {
@@ -113,7 +113,7 @@ void encoded_backward(Numbers& d, const Numbers& x, const Numbers& y, const Case
       const std::size_t even = at + 2 * i;
       d_theta[i] += c.position(row) * (d[even + 1] * y[even] - d[even] * y[even + 1]);
     }
-    turn(&d[at], -c.position(row), theta);
+    rotate(&d[at], -c.position(row), theta);
     reflect(&d[at], unit);
   }
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -208,18 +208,19 @@ void poison(const Scratch& scratch, std::int64_t count) {
 // By the kernels of one instruction set, for heads [0, 4) and then the others, in both passes.
 template <typename Shape>
 void fill_common(Shape& shape, const Case& c, const AttentionOperands& x, const Results& r,
-                 const KernelEncoding& encoding) {
+                 const Encoding& encoding, const LrpeTable& table) {
   shape.time = c.time;
   shape.heads = kHeads;
   shape.strides = x.strides();
   shape.gradient_strides = r.d.strides();
-  shape.encoding = encoding.view();
+  shape.feature = feature_of(encoding);
+  shape.lrpe = table.view();
 }
 
 Results by_kernels(const kernels::Kernels& set, const Case& c, const Encoding& e,
                    const std::vector<at::Tensor>& given) {
   const AttentionOperands x(given[0], given[1], given[2]);
-  const KernelEncoding encoding(e, c.time);
+  const LrpeTable table = table_of(e, c.time);
   const Results r{at::empty_like(given[3]), unfilled_gradients(x),
                   at::zeros({kBatch * kHeads, c.dim / 2}, at::kDouble)};
   for (const at::Tensor& each : {r.out, r.d.q, r.d.k, r.d.v}) {
@@ -231,7 +232,7 @@ Results by_kernels(const kernels::Kernels& set, const Case& c, const Encoding& e
       const std::int64_t floats = kernels::linear_attention_scratch(kHeads, c.dim, c.dim);
       const Scratch scratch(floats);
       kernels::LinearAttention shape{first, last, 0, 0, c.dim, c.dim, scratch.data()};
-      fill_common(shape, c, x, r, encoding);
+      fill_common(shape, c, x, r, e, table);
       poison(scratch, floats);
       set.linear_attention(shape, in(x.q), in(x.k), in(x.v), out(r.out), nullptr);
       poison(scratch, floats);
@@ -251,7 +252,7 @@ Results by_kernels(const kernels::Kernels& set, const Case& c, const Encoding& e
                                     false,
                                     {},
                                     scratch.data()};
-      fill_common(shape, c, x, r, encoding);
+      fill_common(shape, c, x, r, e, table);
       poison(scratch, floats);
       set.block_attention(shape, in(x.q), in(x.k), in(x.v), out(r.out));
       poison(scratch, floats);
@@ -339,7 +340,7 @@ class EncodedOperator : public testing::TestWithParam<std::tuple<Kind, FeatureMa
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const Encoding& encoding) const {
     if (kind == Kind::linear) {
-      return causal_linear_attention(q, k, v, encoding);
+      return linear_attention(q, k, v, {.encoding = encoding});
     }
     BlockAttentionOptions options;
     options.score = kind == Kind::softmax ? ScoreKind::softmax : ScoreKind::relu;
@@ -405,13 +406,15 @@ TEST_P(EncodedOperator, GradientsDoNotDependOnTheNumberOfThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EncodedOperator,
                          testing::Combine(testing::Values(Kind::linear, Kind::softmax, Kind::relu),
-                                          testing::Values(FeatureMap::elu1, FeatureMap::elu)));
+                                          testing::Values(FeatureMap::elu1, FeatureMap::elu,
+                                                          FeatureMap::relu, FeatureMap::silu,
+                                                          FeatureMap::exp)));
 
 TEST(EncodedSteps, GoOnFromTheStateAndThePosition) {
   const Case c{Kind::linear, 130, 20, true, at::kFloat};
   const std::vector<at::Tensor> given = joint_operands(c);
   Encoding e = encoding_of(c);
-  const at::Tensor whole = causal_linear_attention(given[0], given[1], given[2], e);
+  const at::Tensor whole = linear_attention(given[0], given[1], given[2], {.encoding = e});
   at::Tensor state = at::zeros({kBatch, kHeads, c.dim, c.dim});
   std::vector<at::Tensor> parts;
   for (const auto& [first, count] : {std::pair{0, 70}, std::pair{70, 1}, std::pair{71, 59}}) {
@@ -419,7 +422,7 @@ TEST(EncodedSteps, GoOnFromTheStateAndThePosition) {
       return given[i].narrow(1, begin, length);
     };
     e.first_position = kFirstPosition + first;
-    parts.push_back(causal_linear_attention_step(part(0), part(1), part(2), state, e));
+    parts.push_back(linear_attention_step(part(0), part(1), part(2), state, e));
   }
   EXPECT_LT(distance(at::cat(parts, 1), whole), 2e-6);
 }

@@ -39,7 +39,7 @@ kernels::Kernels lying_kernels(const std::string& how) {
       std::raise(SIGKILL);
     };
   } else if (how == "hangs") {
-    table.elu = [](bool, In, Out, std::int64_t) {
+    table.feature = [](kernels::Feature, In, Out, std::int64_t) {
       while (true) {
         ::pause();
       }

@@ -87,10 +87,10 @@ TEST_F(Trust, DescribesARunByTheKernelsThatItUses) {
   EXPECT_EQ(describe_kernels(at::kCPU), best);
   kernels::Kernels table = kernels::kernels();
   table.dropout = nullptr;
-  table.elu = nullptr;
+  table.feature = nullptr;
   {
     const KernelsGuard guard(at::kCPU, table);
-    EXPECT_EQ(describe_kernels(at::kCPU), best + " without elu, dropout");
+    EXPECT_EQ(describe_kernels(at::kCPU), best + " without feature, dropout");
   }
   const KernelsGuard guard(at::kCPU, {});
   EXPECT_EQ(describe_kernels(at::kCPU), "of LibTorch");

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 const VerdictKey kKey{"NVIDIA A100, 8.0", "13.0", "abc, LibTorch 2.11.0"};
 const Faults kFaults{{"srms_norm", "its results in Float differ by 0.2 of the largest"},
-                     {"elu_backward", "it gives no results"}};
+                     {"feature_backward", "it gives no results"}};
 
 fs::path only_file(const fs::path& folder) {
   const fs::directory_iterator entries(folder);
@@ -59,9 +59,9 @@ TEST_F(Verdict, IsNoneWhereItIsDamagedOrForeign) {
   save_verdict(kKey, kFaults, {first});
   const fs::path file = only_file(first);
   const std::string whole = read_file(file);
-  const std::size_t line = whole.find("elu_backward: ");
+  const std::size_t line = whole.find("feature_backward: ");
   std::string trusting = whole;
-  trusting.replace(line, whole.find('\n', line) - line, "elu_backward: agrees");
+  trusting.replace(line, whole.find('\n', line) - line, "feature_backward: agrees");
   for (const std::string& damaged :
        {std::string(), whole.substr(0, whole.size() / 2), whole + "more\n", trusting,
         std::string("\0\1\2", 3), whole.substr(whole.find('\n') + 1)}) {
@@ -79,8 +79,8 @@ TEST_F(Verdict, IsNoneWhereItIsDamagedOrForeign) {
 }
 
 TEST_F(Verdict, KeepsAFaultOfSeveralLinesInOne) {
-  save_verdict(kKey, {{"elu", "it fails:\nsrms_norm: agrees"}}, {first});
-  EXPECT_EQ(load_verdict(kKey, {first}), (Faults{{"elu", "it fails: srms_norm: agrees"}}));
+  save_verdict(kKey, {{"feature", "it fails:\nsrms_norm: agrees"}}, {first});
+  EXPECT_EQ(load_verdict(kKey, {first}), (Faults{{"feature", "it fails: srms_norm: agrees"}}));
 }
 
 TEST(UserCache, IsWhereTheUsersProgramsKeepTheirs) {

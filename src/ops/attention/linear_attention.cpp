@@ -1,4 +1,4 @@
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "ops/attention/attention_operands.h"
-#include "ops/attention/causal_linear_attention_tensor.h"
+#include "ops/attention/groups.h"
+#include "ops/attention/linear_attention_tensor.h"
 #include "ops/kernels/step.h"
+#include "ops/runtime/carry.h"
 #include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/scratch.h"
@@ -20,14 +22,15 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Carries the encoding from forward to backward; autograd's own store holds tensors and numbers
-// only.
-struct EncodingHolder : torch::CustomClassHolder {
-  explicit EncodingHolder(KernelEncoding made) : encoding(std::move(made)) {}
-  KernelEncoding encoding;
+// What a kernel's passes share beside the operands.
+struct Shared {
+  Shared(const Encoding& encoding, std::int64_t time)
+      : feature(feature_of(encoding)), lrpe(table_of(encoding, time)) {}
+  kernels::Feature feature;
+  LrpeTable lrpe;
 };
 
-kernels::LinearAttention shape_of(const AttentionOperands& x, const KernelEncoding& encoding) {
+kernels::LinearAttention shape_of(const AttentionOperands& x, const Shared& shared) {
   return {.first = 0,
           .last = 0,
           .time = x.q.size(1),
@@ -37,7 +40,8 @@ kernels::LinearAttention shape_of(const AttentionOperands& x, const KernelEncodi
           .scratch = nullptr,
           .strides = x.strides(),
           .gradient_strides = {},
-          .encoding = encoding.view()};
+          .feature = shared.feature,
+          .lrpe = shared.lrpe.view()};
 }
 
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const Encoding& encoding) {
@@ -74,13 +78,13 @@ void for_heads(const at::Tensor& q, const kernels::LinearAttention& shape, const
 }
 
 at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
-                          const KernelEncoding& encoding) {
+                          const Shared& shared) {
   const bool half = x.q.scalar_type() == at::kHalf;
   const at::Tensor y =
       at::empty(x.v.sizes(), x.v.options().dtype(half ? at::kFloat : x.q.scalar_type()));
   const at::Tensor sums = state.defined() ? state.contiguous() : state;
   auto* sum = state.defined() ? sums.mutable_data_ptr<float>() : nullptr;
-  for_heads(x.q, shape_of(x, encoding),
+  for_heads(x.q, shape_of(x, shared),
             [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
               set.linear_attention(part, in(x.q), in(x.k), in(x.v), out(y), sum);
             });
@@ -91,10 +95,9 @@ at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
 }
 
 // One time on a CPU.
-at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state,
-                        const KernelEncoding& encoding) {
+at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, const Shared& shared) {
   const at::Tensor y = at::empty(x.v.sizes(), x.v.options());
-  const kernels::LinearAttention shape = shape_of(x, encoding);
+  const kernels::LinearAttention shape = shape_of(x, shared);
   const std::int64_t state_size = shape.key_dim * shape.value_dim;
   short_parallel_for(
       x.q.size(0) * shape.heads,
@@ -116,23 +119,20 @@ struct EncodedLinearAttention : torch::autograd::Function<EncodedLinearAttention
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
                             const Encoding& encoding) {
-    const auto holder = c10::make_intrusive<EncodingHolder>(KernelEncoding(encoding, q.size(1)));
     context->save_for_backward({q, k, v});
-    context->saved_data["encoding"] = c10::IValue::make_capsule(holder);
-    return kernel_forward({q, k, v}, {}, holder->encoding);
+    return kernel_forward({q, k, v}, {}, carry(context, Shared(encoding, q.size(1))));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const auto holder = c10::static_intrusive_pointer_cast<EncodingHolder>(
-        context->saved_data["encoding"].toCapsule());
+    const auto& shared = carried<Shared>(context);
     const AttentionOperands x(saved[0], saved[1], saved[2]);
     // A GPU's kernel takes the single precision that it gave for half.
     const at::Tensor gradient =
         x.q.is_cpu() ? dense_like(gradients[0], x.q) : gradients[0].contiguous();
     const AttentionOperands d = unfilled_gradients(x);
-    const ThetaGradient d_theta(x.q, holder->encoding.has_lrpe());
-    kernels::LinearAttention shape = shape_of(x, holder->encoding);
+    const ThetaGradient d_theta(x.q, !shared.lrpe.empty());
+    kernels::LinearAttention shape = shape_of(x, shared);
     shape.gradient_strides = d.strides();
     for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
       set.linear_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient), out(d.q),
@@ -157,29 +157,61 @@ struct LinearAttention : torch::autograd::Function<LinearAttention> {
   }
 };
 
-}  // namespace
-
-at::Tensor causal_linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                   const Encoding& encoding) {
-  if (!kernel_fits(q, v, encoding)) {
-    return LinearAttention::apply(encode(q, encoding), encode(k, encoding), v);
+struct BidirectionalLinearAttention : torch::autograd::Function<BidirectionalLinearAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v) {
+    context->save_for_backward({q, k, v});
+    return bidirectional_forward(q, k, v);
   }
-  return EncodedLinearAttention::apply(q, k, v, theta_of(encoding), encoding);
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    LinearAttentionGradients d = bidirectional_backward(saved[0], saved[1], saved[2], gradients[0]);
+    return {d.q, d.k, d.v};
+  }
+};
+
+// Of operands that are encoded already. Values behind a row's last token must be zero: what keys
+// stand there does not matter then.
+at::Tensor of_rows(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
+  if (!causal) {
+    return BidirectionalLinearAttention::apply(q, k, v);
+  }
+  return kernel_fits(q, v, {}) ? EncodedLinearAttention::apply(q, k, v, std::nullopt, Encoding{})
+                               : LinearAttention::apply(q, k, v);
 }
 
-at::Tensor causal_linear_attention_step(const at::Tensor& q, const at::Tensor& k,
-                                        const at::Tensor& v, at::Tensor& state,
-                                        const Encoding& encoding) {
+}  // namespace
+
+at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const LinearAttentionOptions& options) {
+  const Encoding& encoding = options.encoding;
+  const Visibility& visibility = options.visibility;
+  if (visibility.plain() && kernel_fits(q, v, encoding)) {
+    return EncodedLinearAttention::apply(q, k, v, theta_of(encoding), encoding);
+  }
+  if (visibility.whole_rows()) {
+    return of_rows(encode(q, encoding), encode(k, encoding), v, visibility.causal);
+  }
+  const Groups groups(visibility, q.size(0), q.size(1), 0, q.device());
+  return by_groups(
+      groups, q, k, v, encoding,
+      [&](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+          const RowsOfTokens&) { return of_rows(query, key, value, visibility.causal); });
+}
+
+at::Tensor linear_attention_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 at::Tensor& state, const Encoding& encoding) {
   const at::NoGradGuard no_gradients;
   if (!kernel_fits(q, v, encoding)) {
     return chunked_forward(encode(q, encoding), encode(k, encoding), v, state);
   }
-  const KernelEncoding ready(encoding, q.size(1));
+  const Shared shared(encoding, q.size(1));
   if (q.is_cpu() && q.size(1) == 1 && state.is_contiguous() &&
       kernel_serves(q, &kernels::Kernels::step)) {
-    return step_forward({q, k, v}, state, ready);
+    return step_forward({q, k, v}, state, shared);
   }
-  return kernel_forward({q, k, v}, state, ready);
+  return kernel_forward({q, k, v}, state, shared);
 }
 
 }  // namespace transnormer::ops

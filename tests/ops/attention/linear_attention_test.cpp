@@ -1,9 +1,9 @@
-#include "ops/attention/causal_linear_attention.h"
+#include "ops/attention/linear_attention.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ops/attention/causal_linear_attention_tensor.h"
+#include "ops/attention/linear_attention_tensor.h"
 #include "ops/reference.h"
 
 namespace transnormer::ops {
@@ -70,13 +70,13 @@ at::Tensor quadratic(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::einsum("bhts,bshd->bthd", {scores, v});
 }
 
-class CausalLinearAttention : public testing::TestWithParam<Shape> {};
+class LinearAttention : public testing::TestWithParam<Shape> {};
 
-TEST_P(CausalLinearAttention, AgreesWithLoopsForwardAndBackward) {
+TEST_P(LinearAttention, AgreesWithLoopsForwardAndBackward) {
   const Operands x(GetParam());
   const Answers expected = reference(x, GetParam());
   const at::Tensor q = leaf(x.q), k = leaf(x.k), v = leaf(x.v);
-  const at::Tensor y = causal_linear_attention(strided(q), k, strided(v));
+  const at::Tensor y = linear_attention(strided(q), k, strided(v));
   torch::autograd::backward({y}, {x.g});
   EXPECT_LT(distance(y, expected.out), 2e-6);
   EXPECT_LT(distance(q.grad(), expected.d_q), 2e-6);
@@ -84,7 +84,7 @@ TEST_P(CausalLinearAttention, AgreesWithLoopsForwardAndBackward) {
   EXPECT_LT(distance(v.grad(), expected.d_v), 2e-6);
 }
 
-TEST_P(CausalLinearAttention, InTensorOperationsAgreesToo) {
+TEST_P(LinearAttention, InTensorOperationsAgreesToo) {
   const Operands x(GetParam());
   const Answers expected = reference(x, GetParam());
   EXPECT_LT(distance(chunked_forward(x.q, x.k, x.v, {}), expected.out), 2e-6);
@@ -94,17 +94,17 @@ TEST_P(CausalLinearAttention, InTensorOperationsAgreesToo) {
   EXPECT_LT(distance(d.v, expected.d_v), 2e-6);
 }
 
-TEST_P(CausalLinearAttention, QuadraticAndStepByStepFormsAgree) {
+TEST_P(LinearAttention, QuadraticAndStepByStepFormsAgree) {
   const Shape s = GetParam();
   const Operands x(s);
-  const at::Tensor whole = causal_linear_attention(x.q, x.k, x.v);
+  const at::Tensor whole = linear_attention(x.q, x.k, x.v);
   EXPECT_LT(distance(whole, quadratic(x.q, x.k, x.v)), 2e-6);
   at::Tensor state = at::zeros({s.batch, s.heads, s.key_dim, s.value_dim});
   std::vector<at::Tensor> parts;
   for (std::int64_t t = 0; t < s.time;) {
     // A chunk that is no multiple of 64, then single steps.
     const std::int64_t n = t == 0 ? std::max<std::int64_t>(s.time - 5, 1) : 1;
-    parts.push_back(causal_linear_attention_step(x.q.narrow(1, t, n), x.k.narrow(1, t, n),
+    parts.push_back(linear_attention_step(x.q.narrow(1, t, n), x.k.narrow(1, t, n),
                                                  x.v.narrow(1, t, n), state));
     t += n;
   }
@@ -112,12 +112,12 @@ TEST_P(CausalLinearAttention, QuadraticAndStepByStepFormsAgree) {
   EXPECT_LT(distance(state, at::einsum("bthk,bthv->bhkv", {x.k, x.v})), 2e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CausalLinearAttention,
+INSTANTIATE_TEST_SUITE_P(Shapes, LinearAttention,
                          testing::Values(Shape{1, 1, 1, 4, 4}, Shape{2, 63, 3, 8, 8},
                                          Shape{1, 64, 2, 64, 64}, Shape{2, 65, 1, 5, 7},
                                          Shape{1, 130, 2, 33, 20}, Shape{1, 200, 1, 100, 16}));
 
-TEST(CausalLinearAttentionTypes, Bfloat16IsWithinItsRounding) {
+TEST(LinearAttentionTypes, Bfloat16IsWithinItsRounding) {
   const Shape s{2, 130, 2, 32, 32};
   Operands x(s);
   for (at::Tensor* t : {&x.q, &x.k, &x.v, &x.g}) {
@@ -125,7 +125,7 @@ TEST(CausalLinearAttentionTypes, Bfloat16IsWithinItsRounding) {
   }
   const Answers expected = reference(x, s);
   const at::Tensor q = leaf(x.q), k = leaf(x.k), v = leaf(x.v);
-  const at::Tensor y = causal_linear_attention(q, k, v);
+  const at::Tensor y = linear_attention(q, k, v);
   ASSERT_EQ(y.scalar_type(), at::kBFloat16);
   torch::autograd::backward({y}, {x.g});
   // Only results are rounded: half a unit in the last of eight bits.
@@ -135,7 +135,7 @@ TEST(CausalLinearAttentionTypes, Bfloat16IsWithinItsRounding) {
   EXPECT_LT(distance(v.grad(), expected.d_v), 0x1.01p-8);
 }
 
-TEST(CausalLinearAttentionTypes, HalfGivesItsSumsInSingle) {
+TEST(LinearAttentionTypes, HalfGivesItsSumsInSingle) {
   const Shape s{1, 70, 2, 8, 8};
   Operands x(s);
   for (at::Tensor* t : {&x.q, &x.k, &x.v}) {
@@ -143,7 +143,7 @@ TEST(CausalLinearAttentionTypes, HalfGivesItsSumsInSingle) {
   }
   const Answers expected = reference(x, s);
   const at::Tensor q = leaf(x.q), k = leaf(x.k), v = leaf(x.v);
-  const at::Tensor y = causal_linear_attention(q, k, v);
+  const at::Tensor y = linear_attention(q, k, v);
   ASSERT_EQ(y.scalar_type(), at::kFloat);
   torch::autograd::backward({y}, {x.g});
   EXPECT_LT(distance(y, expected.out), 2e-6);
@@ -154,21 +154,21 @@ TEST(CausalLinearAttentionTypes, HalfGivesItsSumsInSingle) {
 }
 
 // 512 tokens of 64 dimensions with q = k = 2 and v = 1 sum up to 131,072; half ends at 65,504.
-TEST(CausalLinearAttentionTypes, SumsBeyondHalfStayFinite) {
+TEST(LinearAttentionTypes, SumsBeyondHalfStayFinite) {
   const auto filled = [](double x) { return at::full({1, 512, 1, 64}, x, at::kHalf); };
   at::Tensor state = at::zeros({1, 1, 64, 64});
-  const at::Tensor whole = causal_linear_attention(filled(2), filled(2), filled(1));
-  const at::Tensor stepped = causal_linear_attention_step(filled(2), filled(2), filled(1), state);
+  const at::Tensor whole = linear_attention(filled(2), filled(2), filled(1));
+  const at::Tensor stepped = linear_attention_step(filled(2), filled(2), filled(1), state);
   EXPECT_EQ(whole.slice(1, -1).min().item<double>(), 131072);
   EXPECT_TRUE(at::equal(whole, stepped));
 }
 
-TEST(CausalLinearAttentionTypes, TheFutureDoesNotReachThePast) {
+TEST(LinearAttentionTypes, TheFutureDoesNotReachThePast) {
   const Operands x({1, 150, 2, 16, 16});
-  const at::Tensor before = causal_linear_attention(x.q, x.k, x.v);
+  const at::Tensor before = linear_attention(x.q, x.k, x.v);
   x.k.slice(1, 101).fill_(1e3);
   x.v.slice(1, 101).fill_(1e3);
-  const at::Tensor after = causal_linear_attention(x.q, x.k, x.v);
+  const at::Tensor after = linear_attention(x.q, x.k, x.v);
   EXPECT_TRUE(at::equal(before.slice(1, 0, 101), after.slice(1, 0, 101)));
 }
 

@@ -1,4 +1,4 @@
-#include "ops/attention/causal_linear_attention_tensor.h"
+#include "ops/attention/linear_attention_tensor.h"
 
 #include <ATen/ATen.h>
 
@@ -49,6 +49,21 @@ at::Tensor transposed(const at::Tensor& x) {
   return x.transpose(-1, -2);
 }
 
+// [batch, time, heads, d] -> fp32 [batch, heads, time, d].
+at::Tensor by_heads(const at::Tensor& x) {
+  return x.to(at::kFloat).transpose(1, 2);
+}
+
+// The inverse: dense, of `type`.
+at::Tensor by_times(const at::Tensor& x, at::ScalarType type) {
+  return x.transpose(1, 2).to(type).contiguous();
+}
+
+// Of the output for queries of this type.
+at::ScalarType result_type(const at::Tensor& q) {
+  return q.scalar_type() == at::kHalf ? at::kFloat : q.scalar_type();
+}
+
 }  // namespace
 
 at::Tensor chunked_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -63,8 +78,7 @@ at::Tensor chunked_forward(const at::Tensor& q, const at::Tensor& k, const at::T
     at::Tensor(state).copy_(before.select(2, -1) + grown.select(2, -1));
   }
   const at::Tensor inside = at::matmul(query, transposed(key)).tril();
-  const at::ScalarType type = q.scalar_type() == at::kHalf ? at::kFloat : q.scalar_type();
-  return merged(at::matmul(query, before) + at::matmul(inside, value), q.size(1), type);
+  return merged(at::matmul(query, before) + at::matmul(inside, value), q.size(1), result_type(q));
 }
 
 LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor& k,
@@ -83,6 +97,23 @@ LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor&
   const at::Tensor d_v = at::matmul(key, after) + at::matmul(transposed(scores), gradient);
   return {merged(d_q, q.size(1), q.scalar_type()), merged(d_k, q.size(1), k.scalar_type()),
           merged(d_v, q.size(1), v.scalar_type())};
+}
+
+at::Tensor bidirectional_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const at::Tensor sum = at::matmul(transposed(by_heads(k)), by_heads(v));
+  return by_times(at::matmul(by_heads(q), sum), result_type(q));
+}
+
+LinearAttentionGradients bidirectional_backward(const at::Tensor& q, const at::Tensor& k,
+                                                const at::Tensor& v, const at::Tensor& d_out) {
+  const at::Tensor key = by_heads(k);
+  const at::Tensor value = by_heads(v);
+  const at::Tensor gradient = by_heads(d_out);
+  const at::Tensor sum = at::matmul(transposed(key), value);
+  const at::Tensor d_sum = at::matmul(transposed(by_heads(q)), gradient);
+  return {by_times(at::matmul(gradient, transposed(sum)), q.scalar_type()),
+          by_times(at::matmul(value, transposed(d_sum)), k.scalar_type()),
+          by_times(at::matmul(key, d_sum), v.scalar_type())};
 }
 
 }  // namespace transnormer::ops

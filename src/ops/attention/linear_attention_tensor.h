@@ -1,0 +1,37 @@
+// Linear attention in tensor operations: by chunks, for devices without a kernel of ours, and the
+// second implementation that tests compare with; and where every token sees all.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace transnormer::ops {
+
+struct LinearAttentionGradients {
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
+};
+
+// Shapes as linear_attention, causal. `state` may be undefined; else it is where the sum starts,
+// and is brought up to date in place.
+[[nodiscard]] at::Tensor chunked_forward(const at::Tensor& q, const at::Tensor& k,
+                                         const at::Tensor& v, const at::Tensor& state);
+
+// O_c = Q_c S + tril(Q_c K_c^T) V_c. With A = tril(dO V^T), P = tril(Q K^T), S the sum of k v^T
+// before the chunk and D the sum of q do^T after it:
+// dQ = dO S^T + A K, dK = V D^T + A^T Q, dV = K D + P^T dO.
+[[nodiscard]] LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor& k,
+                                                        const at::Tensor& v,
+                                                        const at::Tensor& d_out);
+
+// Every token of a row sees all: with S = K^T V, O = Q S.
+[[nodiscard]] at::Tensor bidirectional_forward(const at::Tensor& q, const at::Tensor& k,
+                                               const at::Tensor& v);
+
+// With D = Q^T dO: dQ = dO S^T, dK = V D^T, dV = K D.
+[[nodiscard]] LinearAttentionGradients bidirectional_backward(const at::Tensor& q,
+                                                              const at::Tensor& k,
+                                                              const at::Tensor& v,
+                                                              const at::Tensor& d_out);
+
+}  // namespace transnormer::ops
