@@ -83,10 +83,14 @@ own_libtorch() {
 # the check itself failed.
 venv_state() {
   if .venv/bin/python -c "" &>/dev/null; then
-    .venv/bin/python scripts/venv_state.py scripts/requirements.txt "$@" || echo unknown
+    venv_state_of scripts/requirements.txt "$@"
   else
     echo none
   fi
+}
+
+venv_state_of() {
+  .venv/bin/python scripts/venv_state.py "$@" || echo unknown
 }
 
 # Something in .venv that no Python environment has, if there is any: then it is not ours to remove.
@@ -131,6 +135,37 @@ make_venv() {
   say "Python environment .venv: made"
 }
 
+has_driver() {
+  [[ -e /proc/driver/nvidia/version ]] || command -v nvidia-smi >/dev/null
+}
+
+# Whether an nvcc of the CUDA that LibTorch is built with is where cmake looks.
+has_toolkit() {
+  local wanted place
+  wanted=$(sed -n 's/^nvidia-cuda-nvcc==\([0-9]*\)\..*/\1/p' scripts/requirements-cuda.txt)
+  for place in "${CUDA_HOME:+$CUDA_HOME/bin/}" "${CUDA_PATH:+$CUDA_PATH/bin/}" "" /usr/local/cuda/bin/; do
+    "${place}nvcc" --version 2>/dev/null | grep -q "release $wanted\." && return
+  done
+  return 1
+}
+
+# nvcc for GPUs that have a driver but no toolkit: a download of 60 MB. Without it a GPU is still
+# used, so that failing here stops nothing.
+add_cuda_compiler() {
+  local wanted
+  if own_libtorch || ! has_driver || has_toolkit; then
+    return
+  fi
+  if [[ $(venv_state_of scripts/requirements-cuda.txt) == complete ]]; then
+    say "CUDA compiler: the one in .venv"
+    return
+  fi
+  say "CUDA compiler: there is an NVIDIA driver but no toolkit, so nvcc is installed into .venv"
+  mapfile -t wanted < <(grep -v '^#' scripts/requirements-cuda.txt)
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${wanted[@]}" ||
+    say "CUDA compiler: pip could not install it (see above); LibTorch's slower operations will serve"
+}
+
 # As many compilers as there are cores, at most one for each 2 GB of memory.
 default_jobs() {
   local by_memory
@@ -143,8 +178,8 @@ build() {
   # Lets ccache serve a second clone of the project.
   export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$PWD}" CCACHE_NOHASHDIR=1
   say "Configuring build/"
-  # -U: where LibTorch lies is looked up again each time.
-  cmake --preset release -U 'TORCH_*' --log-level=WARNING >/dev/null || fail "cmake failed (see above)"
+  # -U: where LibTorch and nvcc lie is looked up again each time.
+  cmake --preset release -U 'TORCH_*' -U TRANSNORMER_NVCC --log-level=WARNING >/dev/null || fail "cmake failed (see above)"
   say "Building (compiling $jobs files at a time)"
   cmake --build --preset release -j "$jobs" --target "${targets[@]}" ||
     fail "the build failed (see above)"
@@ -153,4 +188,5 @@ build() {
 
 install_packages
 make_venv
+add_cuda_compiler
 build

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What only a machine with an NVIDIA GPU can tell, in one command and at most ten minutes: the build
 # with the GPU's kernels, every operator against the CPU in double precision and the other tests
-# labelled gpu, training on the GPU against the CPU, resuming to the same bits, and speed, share of
-# the peak and memory beside PyTorch's own.
+# labelled gpu, training on the GPU against the CPU, resuming to the same bits, the other ways to the
+# same results (TRANSNORMER_OPERATORS) by losses and speed, and speed, share of the peak and memory
+# beside PyTorch's own.
 # Needs no network where the set-up of scripts/build.sh is there. Exits 2 where there is no GPU.
 #   scripts/gpu_check.sh          builds first
 #   scripts/gpu_check.sh --built  takes build/ as it is, for a machine that cannot build
@@ -109,6 +110,72 @@ sys.exit(not last < first)' "$precision" || fail "the loss in $precision did not
   done
 }
 
+seconds_left() {
+  echo $((570 - $(date +%s) + TRANSNORMER_BEGAN))
+}
+
+# The first use of a GPU tries the kernels; what is left out would make all that follows say little.
+check_kernels() {
+  local said
+  said=$("$transnormer" bench configs/tiny.json --device cuda --repeats 1 --json 2>&1 >/dev/null) || {
+    echo "$said" >&2
+    fail "bench failed (see above)"
+  }
+  if grep -q "left out\|could not be tried" <<<"$said"; then
+    echo "$said" >&2
+    fail "kernels do not agree with LibTorch's operations on this GPU (see above)"
+  fi
+}
+
+# The ways to the same results (TRANSNORMER_OPERATORS): with and without CUDA graphs, the library's
+# fused attention, rows of 16 bytes, kernels of ours. Each must learn alike; then what each costs.
+alternatives=(default launched own-attention dense-rows plain)
+
+operators() {
+  [[ $1 == default ]] || echo "$1"
+}
+
+compare_losses() {
+  local way
+  for way in "${alternatives[@]}"; do
+    TRANSNORMER_OPERATORS=$(operators "$way") train "way-$way" configs/tiny.json --device cuda \
+      --precision bf16 --set train.steps=20 --set log.every=1
+    paste <(numbers way-default loss) <(numbers "way-$way" loss) | "$python" -c '
+import sys
+pairs = [tuple(map(float, line.split())) for line in sys.stdin]
+worst = max(abs(a - b) / a for a, b in pairs)
+print(f"  {sys.argv[1]}: largest relative difference of {len(pairs)} losses {worst:.1e}")
+sys.exit(not (len(pairs) == 20 and worst < 1e-2))' "$way" ||
+      fail "losses of \"$way\" differ by more than 1e-2"
+  done
+}
+
+# compare_speed CONFIG ARGUMENTS..
+compare_speed() {
+  local way left
+  for way in "${alternatives[@]}"; do
+    left=$(seconds_left)
+    if ((left < 90)); then
+      echo "  $way: left out, ten minutes are nearly over"
+      continue
+    fi
+    TRANSNORMER_OPERATORS=$(operators "$way") timeout 45 "$transnormer" bench "$@" \
+      --precision bf16 --device cuda --repeats 3 --json >"$work/way-$way.json" 2>/dev/null || {
+      echo "  $way: stopped or failed"
+      continue
+    }
+    "$python" -c '
+import json, sys
+folder, way = sys.argv[1:]
+default, own = (json.load(open(f"{folder}/way-{name}.json"))["rows"][0] for name in ("default", way))
+speed, memory = own["tokens_per_s"], own["peak_memory_bytes"] / 2**30
+share = speed / default["tokens_per_s"]
+print(f"  {way}: {speed:,.0f} tokens/s, {share:.2f} of the default, {memory:.1f} GiB at most")
+' "$work" "$way" ||
+      echo "  $way: nothing to compare with"
+  done
+}
+
 # measure CONFIG ARGUMENTS..: the program by itself, for the share of the peak, and then beside
 # PyTorch where the time left allows it.
 measure() {
@@ -121,7 +188,8 @@ memory, tflops, share = row["peak_memory_bytes"] / 2**30, row["gflops"] / 1000, 
 print("  {tokens_per_s:,.0f} tokens/s ({tokens_per_s_median:,.0f} median)".format(**row), end="")
 print(f", {memory:.1f} GiB at most, {tflops:.0f} TFLOP/s: {share:.1%} of what plain products reach")
 ' "$work/bench.json" || fail "the answer of bench cannot be read"
-  local left=$((570 - $(date +%s) + TRANSNORMER_BEGAN))
+  local left
+  left=$(seconds_left)
   if ((left < 60)); then
     echo "  beside PyTorch: left out, ten minutes are nearly over"
     return
@@ -139,6 +207,8 @@ if ((build)); then
 fi
 [[ -e build/libtransnormer_cuda.so ]] ||
   say "Built without a CUDA toolkit: LibTorch's operations do the work of our kernels"
+say "The kernels by themselves"
+check_kernels
 say "Tests"
 run_tests
 say "configs/tiny.json in fp32: GPU against CPU"
@@ -147,6 +217,10 @@ say "Resuming under train.deterministic: equal bits"
 compare_resumed
 say "A hundred updates of the quickstart's model"
 train_a_while
+say "configs/tiny.json in bf16 by other ways to the same results"
+compare_losses
+say "The ways by speed: 1,365 wide, 50,265 words in bf16, 16 x 512 tokens"
+compare_speed configs/wikitext103_sp_t2.json --batch-size 16 --set model.vocab_size=50265
 say "The published model in bf16, 32 x 512 tokens"
 measure configs/wikitext103_t2.json --batch-size 32
 say "256 wide, 4 heads, 8,000 words in bf16, 64 x 512 tokens"

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/outcome.h"
 #include "cli/usage.h"
+#include "ops/trust/trial_process.h"
 #include "tokenizer/sentencepiece_trainer.h"
 #include "util/file.h"
 #include "util/memory.h"
@@ -35,6 +36,9 @@ int run_command_line(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (transnormer::ops::is_kernel_trial(argc, argv)) {
+    return transnormer::ops::run_kernel_trial(argv);
+  }
   if (transnormer::is_sentencepiece_worker(argc, argv)) {
     return transnormer::run_sentencepiece_worker(argv);
   }

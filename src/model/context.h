@@ -28,14 +28,14 @@ struct ForwardContext {
   std::uint64_t seed = 0;
   std::int64_t update = 0;
   std::int64_t first_sample = 0;  // global number of the batch's first row
-  // Where both stand instead, in the GPU's memory, for a pass that is recorded (GraphedPass).
+  // Where both stand instead, in the GPU's memory, for a pass that is captured (GraphedPass).
   const ops::kernels::LiveCounters* live = nullptr;
   std::int64_t first_position = 0;  // of the batch's first token; set by the model from the state
   // Which tokens there are and which of them a token sees; `causal` is the model's own, set by it.
   ops::Visibility visibility{};
   at::Tensor positions{};  // int64 [batch, time], in the place of first_position + t; or undefined
   // Asked before each layer, forward and backward, and before each slice of the loss; it must live
-  // as long as the pass. Recorded passes do not ask.
+  // as long as the pass. Captured passes do not ask.
   const ops::ShouldStop* should_stop = nullptr;
 
   [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {

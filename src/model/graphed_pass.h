@@ -48,12 +48,20 @@ class GraphedPass {
   using Pass = std::function<at::Tensor(const Tensors& batch, const ForwardContext& context,
                                         const at::Tensor& scale)>;
 
+  // Captures what `body` would do, without doing it, and gives what replays it. Throws c10::Error
+  // where that cannot be done.
+  using Replay = std::function<void()>;
+  using Capture = std::function<Replay(std::function<void()> body)>;
+
   // `parameters`: all that the pass reads. They, their gradients and their copies in the type of
   // the products (ops::Weight) must stay where they are: no pass in another type may come between.
-  GraphedPass(std::vector<at::Tensor> parameters, Pass pass);
+  // `capture`: by a CUDA graph where the device has them, unless told otherwise.
+  GraphedPass(std::vector<at::Tensor> parameters, Pass pass, Capture capture = {});
 
-  // What the pass gives, by a replay where there is a graph of this kind of pass. On a CPU it is
-  // always run as it is. The result is overwritten by the next call.
+  // What the pass gives, by a replay where there is a graph of this kind of pass; without a way to
+  // capture it is always run as it is. A graph is used only after the pass, launched and replayed
+  // on gradients of zero, gave the same sums and the same norm of each gradient, to 1e-3; else no
+  // more is captured, and fault() tells. The result is overwritten by the next call.
   [[nodiscard]] at::Tensor run(const Tensors& batch, const ForwardContext& context,
                                const at::Tensor& scale);
 
@@ -71,19 +79,27 @@ class GraphedPass {
   [[nodiscard]] const std::string& fault() const { return fault_; }
 
  private:
+  // What the pass gives, by either way; a graph is there afterwards if it gave the same.
+  [[nodiscard]] at::Tensor run_and_capture(const Tensors& batch, const ForwardContext& context,
+                                           const at::Tensor& scale);
   // False where that cannot be done.
   bool capture(const Tensors& like, ForwardContext context);
   [[nodiscard]] at::Tensor replay(const Tensors& batch, const ForwardContext& context,
                                   const at::Tensor& scale);
+  void drop_graph();
+  // The norm of each gradient, fp64 on the host; 0 where there is none.
+  [[nodiscard]] at::Tensor gradient_norms() const;
+  void zero_gradients() const;
   // Makes what is kept of the weights in other types count as old.
   void forget_copies() const;
 
   std::vector<at::Tensor> parameters_;
   Pass pass_;
+  Capture capture_;
   std::string fault_;
 
   CapturePlan plan_;
-  std::optional<ops::CudaGraph> graph_;
+  Replay replay_;  // empty where there is no graph
   // What the graph reads and writes.
   Tensors batch_;
   at::Tensor counters_;  // LiveCounters

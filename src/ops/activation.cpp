@@ -9,6 +9,7 @@
 #include "ops/kernels/feature.h"
 #include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
+#include "ops/runtime/row_pitch.h"
 
 namespace transnormer::ops {
 namespace {
@@ -32,8 +33,9 @@ at::Tensor activate_backward(const at::Tensor& gradient, const at::Tensor& x,
 }
 
 // The kernels leave gelu's error function to the library.
-std::optional<kernels::Gate> gate_kernel(const at::Tensor& x, Activation activation) {
-  if (!kernel_type(x) || activation == Activation::gelu) {
+template <typename Kernel>
+std::optional<kernels::Gate> gate_of(const at::Tensor& x, Activation activation, Kernel kernel) {
+  if (!kernel_serves(x, kernel) || activation == Activation::gelu) {
     return std::nullopt;
   }
   switch (activation) {
@@ -50,22 +52,42 @@ std::optional<kernels::Gate> gate_kernel(const at::Tensor& x, Activation activat
 at::Tensor empty_wide(const at::Tensor& like, std::int64_t width) {
   std::vector<std::int64_t> sizes = like.sizes().vec();
   sizes.back() = width;
-  return at::empty(sizes, like.options());
+  return empty_rows(sizes, like.options());
+}
+
+// Some rows of a GLU, and the elements before them.
+struct GatedPart {
+  kernels::GatedRows rows;
+  std::int64_t gate_up;
+  std::int64_t out;
+};
+
+// Calls body(kernels, part) for all rows; both tensors have even rows.
+template <typename Body>
+void launch_gated(const at::Tensor& gate_up, const at::Tensor& out, const Body& body) {
+  const std::int64_t width = out.size(-1);
+  const std::int64_t gate_up_stride = row_stride_of(gate_up);
+  const std::int64_t out_stride = row_stride_of(out);
+  launch(gate_up, row_count(gate_up), row_grain(width),
+         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
+           body(k, GatedPart{{last - first, width, gate_up_stride, out_stride},
+                             first * gate_up_stride,
+                             first * out_stride});
+         });
 }
 
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation) {
   const std::int64_t width = gate_up.size(-1) / 2;
-  const auto kind = gate_kernel(gate_up, activation);
+  const auto kind = gate_of(gate_up, activation, &kernels::Kernels::gated);
   if (!kind) {
     const std::vector<at::Tensor> halves = gate_up.to(at::kFloat).chunk(2, -1);
     return (activate(halves[0], activation) * halves[1]).to(gate_up.scalar_type());
   }
-  const at::Tensor x = gate_up.contiguous();
+  const at::Tensor x = even_rows(gate_up);
   const at::Tensor y = empty_wide(x, width);
-  launch(x, row_count(x), row_grain(width),
-         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
-           k.gated(*kind, in(x, first * 2 * width), out(y, first * width), last - first, width);
-         });
+  launch_gated(x, y, [&](const kernels::Kernels& k, const GatedPart& part) {
+    k.gated(*kind, in(x, part.gate_up), out(y, part.out), part.rows);
+  });
   return y;
 }
 
@@ -95,7 +117,7 @@ struct Tensors {
 };
 
 at::Tensor feature_forward(const at::Tensor& x, kernels::Feature feature) {
-  if (!kernel_type(x)) {
+  if (!kernel_serves(x, &kernels::Kernels::feature)) {
     const at::Tensor wide = x.to(at::kFloat);
     return kernels::by_feature(feature,
                                [&]<typename Phi>() { return Phi::template value<Tensors>(wide); })
@@ -112,7 +134,7 @@ at::Tensor feature_forward(const at::Tensor& x, kernels::Feature feature) {
 
 at::Tensor feature_backward(const at::Tensor& gradient, const at::Tensor& x,
                             kernels::Feature feature) {
-  if (!kernel_type(x)) {
+  if (!kernel_serves(x, &kernels::Kernels::feature_backward)) {
     const at::Tensor wide = x.to(at::kFloat);
     const at::Tensor slope = kernels::by_feature(feature, [&]<typename Phi>() {
       return Phi::template slope<Tensors>(wide, Phi::template value<Tensors>(wide));
@@ -190,8 +212,7 @@ kernels::Feature feature_of(FeatureMap map) {
 
 at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,
                           Activation activation) {
-  const std::int64_t width = gate_up.size(-1) / 2;
-  const auto kind = gate_kernel(gate_up, activation);
+  const auto kind = gate_of(gate_up, activation, &kernels::Kernels::gated_backward);
   if (!kind) {
     const std::vector<at::Tensor> halves = gate_up.to(at::kFloat).chunk(2, -1);
     const at::Tensor g = gradient.to(at::kFloat);
@@ -200,14 +221,17 @@ at::Tensor gated_backward(const at::Tensor& gradient, const at::Tensor& gate_up,
                    -1)
         .to(gate_up.scalar_type());
   }
-  const at::Tensor x = gate_up.contiguous();
-  const at::Tensor g = dense_like(gradient, x);
-  const at::Tensor d_x = empty_dense(x);
-  launch(x, row_count(x), row_grain(width),
-         [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
-           k.gated_backward(*kind, in(x, first * 2 * width), in(g, first * width),
-                            out(d_x, first * 2 * width), last - first, width);
-         });
+  const at::Tensor d_x = empty_rows(gate_up.sizes(), gate_up.options());
+  // The kernel takes one stride for both.
+  at::Tensor x = even_rows(gate_up);
+  if (row_stride_of(x) != row_stride_of(d_x)) {
+    x = empty_rows(x.sizes(), x.options()).copy_(x);
+  }
+  const at::Tensor g = even_rows(gradient.to(x.scalar_type()));
+  launch_gated(x, g, [&](const kernels::Kernels& k, const GatedPart& part) {
+    k.gated_backward(*kind, in(x, part.gate_up), in(g, part.out), out(d_x, part.gate_up),
+                     part.rows);
+  });
   return d_x;
 }
 

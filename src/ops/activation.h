@@ -11,7 +11,8 @@ namespace transnormer::ops {
 [[nodiscard]] at::Tensor activate(const at::Tensor& x, Activation activation);
 
 // act(gate) * up, the middle of a GLU. gate_up: [.., 2 * width], gate and up side by side; result
-// [.., width] in the same type, computed in fp32.
+// [.., width] in the same type, computed in fp32. It and the gradient may have a row pitch (see
+// ops/runtime/row_pitch.h), and are read with one without a copy.
 [[nodiscard]] at::Tensor gated(const at::Tensor& gate_up, Activation activation);
 
 // The gradient of gate_up, from that of gated(gate_up).

@@ -30,7 +30,7 @@ void for_parts(std::int64_t samples, std::int64_t elements, const Body& body) {
 at::Tensor apply_mask(const at::Tensor& x, double p, const DropoutKey& key) {
   const std::int64_t samples = x.size(0);
   const std::int64_t elements = samples > 0 ? x.numel() / samples : 0;
-  if (!kernel_type(x)) {
+  if (!kernel_serves(x, &kernels::Kernels::dropout)) {
     const at::Tensor mask =
         dropout_mask_of(philox_bits(samples, elements, key, x.device()), p).view(x.sizes());
     return (x.to(at::kFloat) * mask).to(x.scalar_type());
@@ -65,14 +65,14 @@ at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key) {
 
 at::Tensor dropout_mask(std::int64_t samples, std::int64_t elements, double p,
                         const DropoutKey& key, const at::Device& device) {
-  if (!device.is_cpu()) {
+  if (!device.is_cpu() || !kernel_serves(device, at::kFloat, &kernels::Kernels::dropout_mask)) {
     return dropout_mask_of(philox_bits(samples, elements, key, device), p);
   }
   const at::Tensor mask = at::empty({samples, elements}, at::kFloat);
   auto* data = mask.mutable_data_ptr<float>();
   for_parts(samples, elements, [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
-    kernels::kernels().dropout_mask(kernel_mask(key, p, sample, first),
-                                    data + sample * elements + first, last - first);
+    kernels_in_use(at::kCPU).dropout_mask(kernel_mask(key, p, sample, first),
+                                          data + sample * elements + first, last - first);
   });
   return mask;
 }

@@ -18,12 +18,13 @@ at::Tensor inverse_rms(const at::Tensor& x, double eps) {
   return x.square().mean(-1, true).add_(eps).rsqrt_();
 }
 
-bool kernel_fits(const at::Tensor& x, at::ScalarType other) {
-  return kernel_type(x) && kernel_type(x.device(), other);
+template <typename Kernel>
+bool kernel_fits(const at::Tensor& x, at::ScalarType other, Kernel kernel) {
+  return kernel_serves(x, kernel) && kernel_serves(x.device(), other, kernel);
 }
 
 at::Tensor srms_forward(const at::Tensor& x, double eps, at::ScalarType result) {
-  if (!kernel_fits(x, result)) {
+  if (!kernel_fits(x, result, &kernels::Kernels::srms_norm)) {
     const at::Tensor wide = x.to(at::kFloat);
     return (wide * inverse_rms(wide, eps)).to(result);
   }
@@ -126,7 +127,7 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Ten
 }
 
 at::Tensor srms_norm_backward(const at::Tensor& gradient, const at::Tensor& x, double eps) {
-  if (!kernel_fits(x, gradient.scalar_type())) {
+  if (!kernel_fits(x, gradient.scalar_type(), &kernels::Kernels::srms_norm_backward)) {
     const at::Tensor wide = x.to(at::kFloat);
     const at::Tensor g = gradient.to(at::kFloat);
     const at::Tensor r = inverse_rms(wide, eps);

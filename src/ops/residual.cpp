@@ -34,8 +34,10 @@ kernels::Residual shape_of(const at::Tensor& x, const Branch& branch) {
           .mask = kernel_mask(branch.drop.key, branch.drop.p, 0, 0)};
 }
 
-bool kernel_fits(const at::Tensor& x, at::ScalarType type) {
-  return x.scalar_type() == at::kFloat && kernel_type(x) && kernel_type(x.device(), type);
+template <typename Kernel>
+bool kernel_fits(const at::Tensor& x, at::ScalarType type, Kernel kernel) {
+  return x.scalar_type() == at::kFloat && kernel_serves(x, kernel) &&
+         kernel_serves(x.device(), type, kernel);
 }
 
 kernels::In optional_in(const at::Tensor& x) {
@@ -60,7 +62,7 @@ void launch_rows(const at::Tensor& x, const Branch& branch, const Body& body) {
 
 StreamAndNorm forward_of(const at::Tensor& x, const at::Tensor& y, const Branch& branch,
                          bool with_norm) {
-  if (!kernel_fits(x, branch.type) || y.scalar_type() != branch.type) {
+  if (!kernel_fits(x, branch.type, &kernels::Kernels::residual) || y.scalar_type() != branch.type) {
     const at::NoGradGuard no_gradients;
     const at::Tensor sum = x + dropout(y, branch.drop.p, branch.drop.key);
     return {sum, with_norm ? srms_norm(sum, branch.eps, branch.type) : at::Tensor()};
@@ -89,7 +91,7 @@ struct Gradients {
 // d_sum or d_normed may be undefined, but not both.
 Gradients backward_of(const at::Tensor& sum, const at::Tensor& d_sum, const at::Tensor& d_normed,
                       const Branch& branch, bool with_y) {
-  if (!kernel_fits(sum, branch.type)) {
+  if (!kernel_fits(sum, branch.type, &kernels::Kernels::residual_backward)) {
     at::Tensor d_x = d_sum;
     if (d_normed.defined()) {
       const at::Tensor from_norm = srms_norm_backward(d_normed, sum, branch.eps);

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "config/load.h"
-#include "ops/runtime/kernel_view.h"
+#include "ops/trust/trust.h"
 #include "optim/schedule.h"
 #include "train/ending.h"
 #include "train/soundness.h"
@@ -108,10 +108,9 @@ bool is_cause_of_rate(const std::string& key) {
          key.starts_with("schedule.");
 }
 
-std::string build_description() {
+std::string build_description(const at::Device& device) {
   return std::string("transnormer ") + program_version() + ", LibTorch " + TORCH_VERSION +
-         ", compiler " + __VERSION__ + ", kernels " +
-         (ops::plain_operators() ? "of LibTorch" : ops::kernels::kernels().name);
+         ", compiler " + __VERSION__ + ", kernels " + ops::describe_kernels(device);
 }
 
 }  // namespace
@@ -136,7 +135,7 @@ StartingPoint choose_start(const TrainRequest& request, const RunDirectory& dire
 void record_environment(TrainingState& state, at::Device device) {
   state.threads = at::get_num_threads();
   state.device = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
-  state.build = build_description();
+  state.build = build_description(device);
 }
 
 std::vector<std::string> compare_settings(const StartingPoint& start, const Config& config,

@@ -68,13 +68,17 @@ void ChildProcess::end() {
   ::close(socket_);
 }
 
-// Until the socket is ready, or its other end is gone.
-void ChildProcess::wait_for(short events) const {
+// Whether the socket is, or its other end is gone; asked for a moment.
+bool ChildProcess::is_ready(short events) const {
   constexpr int kMilliseconds = 100;
+  throw_if_stopped();
   pollfd socket{.fd = socket_, .events = events, .revents = 0};
-  do {
-    throw_if_stopped();
-  } while (::poll(&socket, 1, kMilliseconds) <= 0);
+  return ::poll(&socket, 1, kMilliseconds) > 0;
+}
+
+void ChildProcess::wait_for(short events) const {
+  while (!is_ready(events)) {
+  }
 }
 
 bool ChildProcess::send(std::string_view bytes) {
@@ -103,6 +107,30 @@ std::string ChildProcess::receive() {
       return answer;
     }
   }
+}
+
+ChildProcess::Answer ChildProcess::receive_line(std::string& line,
+                                                std::chrono::milliseconds within) {
+  const auto until = std::chrono::steady_clock::now() + within;
+  std::array<char, 1 << 12> piece{};
+  std::size_t end = 0;
+  while ((end = rest_.find('\n')) == std::string::npos) {
+    if (!is_ready(POLLIN)) {
+      if (std::chrono::steady_clock::now() >= until) {
+        return Answer::late;
+      }
+      continue;
+    }
+    const ssize_t got = ::recv(socket_, piece.data(), piece.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      rest_.append(piece.data(), static_cast<std::size_t>(got));
+    } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+      return Answer::ended;
+    }
+  }
+  line = rest_.substr(0, end);
+  rest_.erase(0, end + 1);
+  return Answer::line;
 }
 
 std::string ChildProcess::ending() {

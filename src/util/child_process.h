@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,14 +25,20 @@ class ChildProcess {
   bool send(std::string_view bytes);
   // Ends its input, and gives all that it answers until its own end.
   [[nodiscard]] std::string receive();
+  enum class Answer { line, ended, late };
+  // The next line of its answer, without its end, as it comes; `ended` where there is none any
+  // more, `late` where none comes within that time.
+  [[nodiscard]] Answer receive_line(std::string& line, std::chrono::milliseconds within);
   // How it ended after that: empty where well, else as "was ended by signal 11 (..)".
   [[nodiscard]] std::string ending();
 
  private:
+  [[nodiscard]] bool is_ready(short events) const;
   void wait_for(short events) const;
   void end();
 
   int socket_ = -1;
+  std::string rest_;  // of what came, behind the last line
   pid_t pid_ = -1;
 };
 

@@ -35,6 +35,13 @@ Given blank(at::IntArrayRef sizes) {
   return {at::full(sizes, NAN)};
 }
 
+// The same in the first columns; zeros, which have to stay, behind them.
+Given blank_but(at::IntArrayRef sizes, std::int64_t columns) {
+  const Given given = blank(sizes);
+  given.x.slice(1, columns).zero_();
+  return given;
+}
+
 using Body = std::function<void(const Kernels&, const Tensors& given, const Tensors& results)>;
 
 Tensors as_type(const std::vector<Given>& given, at::ScalarType type) {
@@ -113,8 +120,15 @@ TEST(CudaEmulation, GatesAndFeatureMaps) {
     expect_like_cpu("gate " + std::to_string(static_cast<int>(kind)), {joint, g},
                     {blank({7, 53}), blank({7, 2 * 53})},
                     [kind](const Kernels& k, const Tensors& x, const Tensors& y) {
-                      k.gated(kind, in(x[0]), out(y[0]), 7, 53);
-                      k.gated_backward(kind, in(x[0]), in(x[1]), out(y[1]), 7, 53);
+                      k.gated(kind, in(x[0]), out(y[0]), {7, 53});
+                      k.gated_backward(kind, in(x[0]), in(x[1]), out(y[1]), {7, 53});
+                    });
+    // 7 rows of 50 elements in the same tensors.
+    expect_like_cpu("padded gate " + std::to_string(static_cast<int>(kind)), {joint, g},
+                    {blank_but({7, 53}, 50), blank_but({7, 2 * 53}, 100)},
+                    [kind](const Kernels& k, const Tensors& x, const Tensors& y) {
+                      k.gated(kind, in(x[0]), out(y[0]), {7, 50, 106, 53});
+                      k.gated_backward(kind, in(x[0]), in(x[1]), out(y[1]), {7, 50, 106, 53});
                     });
   }
   for (const auto feature :
@@ -386,17 +400,38 @@ TEST(CudaEmulation, BlockAttentionWithAndWithoutDropout) {
   }
 }
 
+// The shared memory of a block on GPUs of compute capability 8.0 and 9.0; the registers and what is
+// static are read from the build by cuda_kernels_test.py.
+TEST(CudaAttentions, OfUsualHeadsFindRoomOnEachGpu) {
+  for (const std::int64_t most : {163 << 10, 227 << 10}) {
+    for (const std::int64_t dim : {32, 64, 128}) {
+      kernels::BlockAttention blocks{};
+      blocks.dim = dim;
+      blocks.block = 64;
+      EXPECT_LE(cuda::BlockGradients::shared_floats(blocks) * 4, most) << dim;
+      EXPECT_LE(cuda::BlockOutput::shared_floats(blocks) * 4, most) << dim;
+    }
+    kernels::LinearAttention linear{};
+    linear.key_dim = 64;
+    linear.value_dim = 64;
+    EXPECT_LE(cuda::LinearAttentions<EmulatedLauncher>::most_shared_floats(linear) * 4, most);
+  }
+}
+
 TEST(CudaEmulation, CrossEntropyInPlace) {
-  for (const std::int64_t words : {5, 8, 1032, 1037, 8192}) {
+  for (const auto& [words, stride] :
+       {std::pair{5, 5}, std::pair{8, 8}, std::pair{1032, 1032}, std::pair{1037, 1037},
+        std::pair{1037, 1040}, std::pair{5, 8}, std::pair{8192, 8192}}) {
     const at::Tensor targets = at::arange(9, at::kLong) * 31 % words;
     targets[3].fill_(-1);
     static constexpr float kScale = 0.37F;
     for (const bool gradient : {true, false}) {
       expect_like_cpu("cross entropy of " + std::to_string(words), {wide(targets)},
-                      {{3 * normal({9, words}, 1)}, wide(at::full({9}, NAN))},
-                      [&](const Kernels& k, const Tensors& t, const Tensors& y) {
+                      {{3 * normal({9, stride}, 1)}, wide(at::full({9}, NAN))},
+                      [&, words = words, stride = stride](const Kernels& k, const Tensors& t,
+                                                          const Tensors& y) {
                         k.cross_entropy(out(y[0]), t[0].const_data_ptr<std::int64_t>(),
-                                        y[1].mutable_data_ptr<float>(), 9, words,
+                                        y[1].mutable_data_ptr<float>(), 9, words, stride,
                                         gradient ? &kScale : nullptr);
                       });
     }

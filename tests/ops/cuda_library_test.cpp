@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "ops/trust/kernel_names.h"
+
 namespace transnormer::ops {
 namespace {
 
@@ -15,17 +17,15 @@ TEST(CudaLibrary, IsFoundBesideTheProgramAndHasEveryKernel) {
   ASSERT_EQ(load_cuda_library(), "");
   ASSERT_NE(cuda_library(), nullptr);
   const CudaLibrary& library = *cuda_library();
-  // Both tables are pointers from the first to the last.
-  const auto expect_whole = [](const auto& table) {
-    const void* entries[sizeof table / sizeof(void*)];
-    static_assert(sizeof entries == sizeof table);
-    std::memcpy(entries, &table, sizeof table);
-    for (const void* entry : entries) {
-      EXPECT_NE(entry, nullptr);
-    }
-  };
-  expect_whole(library);
-  expect_whole(*library.kernels);
+  // The table is pointers from the first to the last.
+  const void* entries[sizeof library / sizeof(void*)];
+  static_assert(sizeof entries == sizeof library);
+  std::memcpy(entries, &library, sizeof library);
+  for (const void* entry : entries) {
+    EXPECT_NE(entry, nullptr);
+  }
+  for_each_kernel(
+      [&](const char* name, auto kernel) { EXPECT_NE(library.kernels->*kernel, nullptr) << name; });
   EXPECT_STREQ(library.kernels->name, "cuda");
 }
 

@@ -24,9 +24,9 @@ class CudaOperators : public CudaTest {};
 TEST_F(CudaOperators, AreOurOwnKernels) {
   ASSERT_NE(cuda_library(), nullptr);
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    EXPECT_TRUE(kernel_type(device, type));
+    EXPECT_TRUE(kernel_serves(device, type, &kernels::Kernels::gated));
   }
-  EXPECT_FALSE(kernel_type(at::kCPU, at::kHalf));
+  EXPECT_FALSE(kernel_serves(at::kCPU, at::kHalf, &kernels::Kernels::gated));
 }
 #endif
 
@@ -103,7 +103,7 @@ TEST_F(CudaOperators, AReplayMakesTheMasksOfItsOwnUpdate) {
   body();
   y.zero_();
   const CudaGraph graph(body);
-  EXPECT_EQ(y.abs().sum().item<double>(), 0);  // recorded, not run
+  EXPECT_EQ(y.abs().sum().item<double>(), 0);  // captured, not run
   for (const std::int64_t update : {4, 5}) {
     for (const std::int64_t sample : {0, 7}) {
       counters.copy_(at::tensor({update, sample}, at::kLong));

@@ -53,8 +53,8 @@ TEST_P(KernelsOf, ElementsAndRowsAreFilledAlike) {
   expect_all_equal(7, a, [&](const kernels::Kernels& k, const std::vector<at::Tensor>& o) {
     const at::Tensor joint = at::cat({a.view({140, 13}), b.view({140, 13})}, 1);
     const at::Tensor d_joint = at::full_like(joint, NAN);
-    k.gated(kernels::Gate::silu, in(joint), out(o[0]), 140, 13);
-    k.gated_backward(kernels::Gate::silu, in(joint), in(c), out(d_joint), 140, 13);
+    k.gated(kernels::Gate::silu, in(joint), out(o[0]), {140, 13});
+    k.gated_backward(kernels::Gate::silu, in(joint), in(c), out(d_joint), {140, 13});
     o[1].copy_(d_joint.slice(1, 0, 13).reshape(a.sizes()));
     o[2].copy_(d_joint.slice(1, 13).reshape(a.sizes()));
     k.feature(kernels::Feature::elu1, in(a), out(o[3]), count);
@@ -62,6 +62,42 @@ TEST_P(KernelsOf, ElementsAndRowsAreFilledAlike) {
     k.srms_norm(in(a), out(o[5]), 140, 13, 1e-6F);
     k.srms_norm_backward(in(a), in(b), out(o[6]), 140, 13, 1e-6F);
   });
+}
+
+// Rows of 13 and 26 elements that lie 16 and 32 apart: the same, and what is between stays.
+TEST_P(KernelsOf, LeaveThePaddingOfRowsAlone) {
+  const auto flat = [](const at::Tensor& x) { return x.reshape({140, 13}); };
+  const auto padded = [](const at::Tensor& x, std::int64_t stride) {
+    return at::constant_pad_nd(x, {0, stride - x.size(1)}, NAN);
+  };
+  const auto expect_same = [](const at::Tensor& found, const at::Tensor& dense,
+                              const std::string& what) {
+    EXPECT_TRUE(at::equal(found.narrow(1, 0, dense.size(1)), dense)) << what;
+    EXPECT_TRUE(found.slice(1, dense.size(1)).isnan().all().item<bool>()) << what;
+  };
+  const at::Tensor joint = at::cat({flat(a), flat(b)}, 1), targets = at::arange(140) % 14 - 1;
+  for (const auto* const* set = kernels::all_kernels(); *set != nullptr; ++set) {
+    const kernels::Kernels& k = **set;
+    const at::Tensor y = flat(at::empty_like(a)), d_joint = at::empty_like(joint);
+    const at::Tensor wide_y = padded(y, 16), wide_d = padded(d_joint, 32);
+    const at::Tensor wide_joint = padded(joint, 32), wide_c = padded(flat(c), 16);
+    k.gated(kernels::Gate::silu, in(joint), out(y), {140, 13});
+    k.gated(kernels::Gate::silu, in(wide_joint), out(wide_y), {140, 13, 32, 16});
+    expect_same(wide_y, y, std::string(k.name) + " gated");
+    k.gated_backward(kernels::Gate::silu, in(joint), in(c), out(d_joint), {140, 13});
+    k.gated_backward(kernels::Gate::silu, in(wide_joint), in(wide_c), out(wide_d),
+                     {140, 13, 32, 16});
+    expect_same(wide_d, d_joint, std::string(k.name) + " gated_backward");
+    const at::Tensor logits = flat(a).clone(), wide_logits = padded(logits, 16);
+    const at::Tensor losses = at::empty({140}), wide_losses = at::empty({140});
+    const float scale = 1;
+    const auto* target = targets.const_data_ptr<std::int64_t>();
+    k.cross_entropy(out(logits), target, losses.mutable_data_ptr<float>(), 140, 13, 13, &scale);
+    k.cross_entropy(out(wide_logits), target, wide_losses.mutable_data_ptr<float>(), 140, 13, 16,
+                    &scale);
+    expect_same(wide_logits, logits, std::string(k.name) + " cross_entropy");
+    EXPECT_TRUE(at::equal(losses, wide_losses)) << k.name;
+  }
 }
 
 TEST_P(KernelsOf, LinearAttentionIsFilledAlike) {
@@ -136,7 +172,7 @@ TEST_P(KernelsOf, CrossEntropyIsFilledAlike) {
     const at::Tensor losses = at::full({20}, NAN);
     const float scale = 0.5F;
     k.cross_entropy(out(o[0]), targets.const_data_ptr<std::int64_t>(),
-                    losses.mutable_data_ptr<float>(), 20, 91, &scale);
+                    losses.mutable_data_ptr<float>(), 20, 91, 91, &scale);
     EXPECT_TRUE(at::isfinite(losses).all().item<bool>());
   });
 }
@@ -173,11 +209,11 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
       const at::Tensor bad_gate = at::cat({flat(bad), flat(b)}, 1);
       const at::Tensor good = at::cat({flat(at::ones_like(a)), flat(b)}, 1);
       const at::Tensor d_joint = at::empty_like(good);
-      k.gated(kind, in(bad_gate), out(y), 140, 13);
+      k.gated(kind, in(bad_gate), out(y), {140, 13});
       expect_passed(y, gate);
-      k.gated_backward(kind, in(bad_gate), in(c), out(d_joint), 140, 13);
+      k.gated_backward(kind, in(bad_gate), in(c), out(d_joint), {140, 13});
       expect_passed(d_joint.slice(1, 13).reshape(a.sizes()), gate + " backward");
-      k.gated_backward(kind, in(good), in(bad), out(d_joint), 140, 13);
+      k.gated_backward(kind, in(good), in(bad), out(d_joint), {140, 13});
       expect_passed(d_joint.slice(1, 0, 13).reshape(a.sizes()), gate + " backward of a gradient");
     }
     for (const auto feature :
@@ -240,7 +276,7 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
     const at::Tensor losses = at::empty({140});
     const float scale = 1;
     k.cross_entropy(out(logits), targets.const_data_ptr<std::int64_t>(),
-                    losses.mutable_data_ptr<float>(), 140, 13, &scale);
+                    losses.mutable_data_ptr<float>(), 140, 13, 13, &scale);
     EXPECT_TRUE(std::isnan(losses[81].item<double>())) << k.name;
     expect_passed(logits.view_as(a), "cross entropy");
   }

@@ -23,7 +23,8 @@ FAKES = {
     # no such file), until pip has run.
     "venv-python": 'if [[ $2 == pip ]]; then echo complete >"$HOME/venv-state"; '
                    'exit "$(cat "$HOME/pip-status" 2>/dev/null || echo 0)"; fi; '
-                   '[[ $1 == -c ]] || cat "$HOME/venv-state"',
+                   '[[ $1 == -c ]] || cat "$HOME/$([[ $2 == *-cuda.txt ]] && echo nvcc || echo venv)-state"',
+    "nvcc": 'cat "$HOME/nvcc-says" 2>/dev/null',
     **{name: "" for name in ("g++", "ninja", "ccache", "pkg-config", "git", "bible")},
 }
 
@@ -35,14 +36,19 @@ class TheBuild(unittest.TestCase):
         self.home = pathlib.Path(directory.name)
         self.project = self.home / "project"
         (self.project / "scripts").mkdir(parents=True)
-        for name in ("build.sh", "common.sh", "venv_state.py", "requirements.txt"):
+        for name in ("build.sh", "common.sh", "venv_state.py", "requirements.txt", "requirements-cuda.txt"):
             shutil.copy(SCRIPTS / name, self.project / "scripts")
+        # The toolkit and the driver of the machine that runs the test are out of sight.
+        script = self.project / "scripts/build.sh"
+        script.write_text(script.read_text().replace("/usr/local/cuda/", f"{self.home}/cuda/")
+                          .replace("/proc/driver/nvidia/version", f"{self.home}/driver"))
         (self.home / "fakes").mkdir()
         for name, body in FAKES.items():
             path = self.home / "fakes" / name
             path.write_text(f'#!/bin/bash\necho "{name} $*" >>"$HOME/calls"\n{body}\n')
             path.chmod(0o755)
         self.given("venv-state", "complete")
+        self.given("nvcc-state", "lacking")
         (self.project / ".venv/bin").mkdir(parents=True)
         shutil.copy(self.home / "fakes/venv-python", self.project / ".venv/bin/python")
 
@@ -163,6 +169,46 @@ class TheBuild(unittest.TestCase):
         status, said, calls = self.run_build(CMAKE_PREFIX_PATH=f"/opt/other:{self.home}/libtorch")
         self.assertEqual(status, 0, said)
         self.assertNotIn("torch", self.calls_of(calls, "venv-python -m pip")[0])
+
+    def pip_calls(self, calls):
+        return self.calls_of(calls, "venv-python -m pip")
+
+    def test_installs_nvcc_where_there_is_a_driver_but_no_toolkit_that_fits(self):
+        self.given("driver", "NVRM version")
+        for says in ("", "Cuda compilation tools, release 12.4, V12.4.131"):
+            self.given("nvcc-says", says)
+            (self.home / "calls").unlink(missing_ok=True)
+            status, said, calls = self.run_build()
+            self.assertEqual(status, 0, said)
+            pip = self.pip_calls(calls)
+            self.assertEqual(len(pip), 1, said)
+            self.assertTrue(pip[0].endswith(
+                " --no-deps nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88"
+                " nvidia-cuda-cccl==13.0.85"), pip[0])
+
+    def test_installs_no_nvcc_without_a_driver_or_beside_one_that_fits_or_twice(self):
+        def installs():
+            (self.home / "calls").unlink(missing_ok=True)
+            status, said, calls = self.run_build()
+            self.assertEqual(status, 0, said)
+            return self.pip_calls(calls) != []
+
+        self.assertFalse(installs())
+        self.given("driver", "NVRM version")
+        self.assertTrue(installs())
+        self.given("nvcc-state", "complete")
+        self.assertFalse(installs())
+        self.given("nvcc-state", "lacking")
+        self.given("nvcc-says", "Cuda compilation tools, release 13.0, V13.0.88")
+        self.assertFalse(installs())
+
+    def test_builds_also_where_nvcc_cannot_be_had(self):
+        self.given("driver", "NVRM version")
+        self.given("pip-status", "1")
+        status, said, calls = self.run_build()
+        self.assertEqual(status, 0, said)
+        self.assertIn("LibTorch's slower operations will serve", said)
+        self.assertEqual(len(self.calls_of(calls, "cmake")), 2)
 
     def test_stops_where_cmake_fails(self):
         self.given("cmake-status", "1")

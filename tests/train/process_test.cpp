@@ -154,7 +154,7 @@ TEST_F(TrainProcess, RefusesOperatorsThatThereAreNot) {
   const auto refused = run_program(train("run", {}), here());
   ::unsetenv("TRANSNORMER_OPERATORS");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("TRANSNORMER_OPERATORS: expected \"plain\" or nothing"));
+  EXPECT_THAT(refused.err, HasSubstr("TRANSNORMER_OPERATORS: expected \"plain\", \"launched\""));
 }
 
 TEST_F(TrainProcess, SavesOnSigusr1AndGoesOnAndStopsOnSigintAfterSaving) {

@@ -62,9 +62,9 @@ LrpeTable table_of(const Encoding& encoding, std::int64_t time) {
           Positions{encoding.first_position, encoding.period, {}}};
 }
 
-bool attention_kernel_fits(const at::Tensor& q, const Encoding& encoding) {
-  return kernel_type(q) &&
-         (!encoding.theta.defined() || (!encoding.positions.defined() && lrpe_kernel_fits(q)));
+bool encoding_fits(const at::Tensor& q, const Encoding& encoding) {
+  return !encoding.theta.defined() ||
+         (!encoding.positions.defined() && q.size(3) <= kernels::kWidestLrpe);
 }
 
 std::optional<at::Tensor> theta_of(const Encoding& encoding) {

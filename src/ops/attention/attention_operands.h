@@ -32,8 +32,8 @@ struct AttentionOperands {
 [[nodiscard]] kernels::Feature feature_of(const Encoding& encoding);
 [[nodiscard]] LrpeTable table_of(const Encoding& encoding, std::int64_t time);
 
-// Whether kernels serve for these operands, as far as every attention is concerned.
-[[nodiscard]] bool attention_kernel_fits(const at::Tensor& q, const Encoding& encoding);
+// Whether a kernel's table has room for what the encoding does to heads of q's width.
+[[nodiscard]] bool encoding_fits(const at::Tensor& q, const Encoding& encoding);
 
 // The learned angles as autograd's functions take an operand that may be missing.
 [[nodiscard]] std::optional<at::Tensor> theta_of(const Encoding& encoding);

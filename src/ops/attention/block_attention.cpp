@@ -12,6 +12,7 @@
 #include "ops/attention/groups.h"
 #include "ops/kernels/step.h"
 #include "ops/runtime/carry.h"
+#include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/philox_tensor.h"
 #include "ops/runtime/scratch.h"
@@ -35,6 +36,26 @@ struct KernelOptions {
   LrpeTable lrpe;
 };
 
+// The library's fused attention has no dropout by counter, no ReLU and one width. In blocks it is
+// as exact as the products' type, so it is for half precision; single precision goes there where no
+// kernel fits.
+bool fused_attention_serves(const at::Tensor& q, const at::Tensor& v,
+                            const BlockAttentionOptions& options) {
+  return options.score == ScoreKind::softmax && options.dropout == 0 && q.size(3) == v.size(3);
+}
+
+bool prefers_fused_attention(const at::Tensor& q) {
+  switch (operator_choices().fused_attention) {
+    case Use::never:
+      return false;
+    case Use::always:
+      return true;
+    case Use::where_it_helps:
+      break;
+  }
+  return q.is_cuda() && q.scalar_type() != at::kFloat;
+}
+
 // For tensor operations, of operands that are encoded already.
 struct TensorOptions {
   BlockAttentionOptions options;
@@ -46,7 +67,9 @@ const RowsOfTokens* tokens_of(const TensorOptions& held) {
 }
 
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const BlockAttentionOptions& options) {
-  if (!options.visibility.plain() || !attention_kernel_fits(q, options.encoding) ||
+  const bool serve = kernel_serves(q, &kernels::Kernels::block_attention) &&
+                     kernel_serves(q, &kernels::Kernels::block_attention_backward);
+  if (!serve || !options.visibility.plain() || !encoding_fits(q, options.encoding) ||
       options.block == 0 || q.size(3) != v.size(3)) {
     return false;
   }
@@ -145,11 +168,24 @@ struct BlockAttention : torch::autograd::Function<BlockAttention> {
   }
 };
 
-// The library's fused attention has no dropout by counter, no ReLU and one width.
-bool library_attention_fits(const at::Tensor& q, const at::Tensor& v,
-                            const BlockAttentionOptions& options) {
-  return options.block == 0 && options.score == ScoreKind::softmax && options.dropout == 0 &&
-         q.size(3) == v.size(3);
+// By the library's attention, of operands that are encoded already, with plain visibility. Blocks
+// are sequences of their own; what the last one lacks is padded behind its end, where no token sees
+// it.
+at::Tensor fused_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const BlockAttentionOptions& options) {
+  const std::int64_t batch = q.size(0);
+  const std::int64_t time = q.size(1);
+  const std::int64_t block = std::min(options.block, time);
+  const std::int64_t blocks = (time + block - 1) / block;
+  const auto cut = [&](const at::Tensor& x) {
+    const std::int64_t lacking = blocks * block - time;
+    const at::Tensor whole = lacking > 0 ? at::constant_pad_nd(x, {0, 0, 0, 0, 0, lacking}) : x;
+    return whole.reshape({batch * blocks, block, x.size(2), x.size(3)}).transpose(1, 2);
+  };
+  return at::scaled_dot_product_attention(cut(q), cut(k), cut(v), {}, 0, true, options.scale)
+      .transpose(1, 2)
+      .reshape({batch, blocks * block, q.size(2), v.size(3)})
+      .narrow(1, 0, time);
 }
 
 at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -169,7 +205,7 @@ at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at:
 // Of operands that are encoded already. `tokens`: null, or of which they were gathered.
 at::Tensor by_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       const BlockAttentionOptions& options, const RowsOfTokens* tokens) {
-  if (library_attention_fits(q, v, options)) {
+  if (options.block == 0 && fused_attention_serves(q, v, options)) {
     return library_attention(q, k, v, options.visibility.causal, options.scale, tokens);
   }
   return BlockAttention::apply(
@@ -197,9 +233,9 @@ bool dense_rows(const at::Tensor& x) {
 }
 
 bool step_kernel_fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  return q.is_cpu() && kernel_type(q) && q.size(1) == 1 && k.scalar_type() == q.scalar_type() &&
-         v.scalar_type() == q.scalar_type() && k.size(1) > 0 && k.sizes() == v.sizes() &&
-         k.strides() == v.strides() && dense_rows(k);
+  return q.is_cpu() && kernel_serves(q, &kernels::Kernels::step) && q.size(1) == 1 &&
+         k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type() &&
+         k.size(1) > 0 && k.sizes() == v.sizes() && k.strides() == v.strides() && dense_rows(k);
 }
 
 // One time on a CPU, dense_rows() in the cache.
@@ -225,7 +261,7 @@ at::Tensor step_forward(const at::Tensor& q, const at::Tensor& k, const at::Tens
         part.first = first;
         part.last = last;
         part.scratch = scratch.data();
-        kernels::kernels().step->cached_attention(part, in(queries), in(k), in(v), out(y));
+        kernels_in_use(at::kCPU).step->cached_attention(part, in(queries), in(k), in(v), out(y));
       });
   return y;
 }
@@ -234,7 +270,9 @@ at::Tensor step_forward(const at::Tensor& q, const at::Tensor& k, const at::Tens
 
 at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const BlockAttentionOptions& options) {
-  if (kernel_fits(q, v, options)) {
+  const bool fused =
+      options.block > 0 && options.visibility.plain() && fused_attention_serves(q, v, options);
+  if (!(fused && prefers_fused_attention(q)) && kernel_fits(q, v, options)) {
     return EncodedBlockAttention::apply(q, k, v, theta_of(options.encoding), options);
   }
   if (!options.visibility.whole_rows()) {
@@ -249,7 +287,13 @@ at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   const at::Tensor key = encode(k, options.encoding);
   BlockAttentionOptions encoded = options;
   encoded.encoding = {};
-  if (kernel_fits(query, v, encoded)) {
+  const bool prefers = prefers_fused_attention(q);
+  const bool serves = kernel_fits(query, v, encoded);
+  const bool replaces = q.is_cuda() && operator_choices().fused_attention != Use::never;
+  if (fused && (prefers || (replaces && !serves))) {
+    return fused_blocks(query, key, v, options);
+  }
+  if (serves) {
     return EncodedBlockAttention::apply(query, key, v, std::nullopt, encoded);
   }
   return by_tensors(query, key, v, encoded, nullptr);

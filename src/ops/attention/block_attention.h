@@ -23,8 +23,10 @@ struct BlockAttentionOptions {
 // q, k: [batch, time, heads, key_dim]; v: [batch, time, heads, value_dim]; any time >= 1. Token t
 // sees those of the visible tokens that are of its own block; blocks are counted over the real
 // tokens of each segment. Result: [batch, time, heads, value_dim] in q's type. Scores, softmax and
-// sums in fp32, on every device by fp32 products, except where the library's own attention serves
-// (block 0, softmax, no dropout). The kernels (block 1 to 256, plain visibility, one width, no
+// sums in fp32, on every device by fp32 products, except where the library's fused attention serves
+// (softmax without dropout, one width): with block 0, and, with plain visibility, on a GPU in half
+// precision or at sizes that our kernels have no room for (a block of 128 with heads 128 wide). The
+// kernels (block 1 to 256, plain visibility, one width, no
 // positions named) keep q, k, v and the table of rotations only.
 //
 // Dropout's masks are functions of a weight's number in its sample: with plain visibility

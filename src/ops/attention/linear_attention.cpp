@@ -11,6 +11,7 @@
 #include "ops/attention/linear_attention_tensor.h"
 #include "ops/kernels/step.h"
 #include "ops/runtime/carry.h"
+#include "ops/runtime/cuda_library.h"
 #include "ops/runtime/launch.h"
 #include "ops/runtime/scratch.h"
 #include "ops/runtime/short_loop.h"
@@ -44,7 +45,9 @@ kernels::LinearAttention shape_of(const AttentionOperands& x, const Shared& shar
 }
 
 bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const Encoding& encoding) {
-  if (!attention_kernel_fits(q, encoding)) {
+  const bool serve = kernel_serves(q, &kernels::Kernels::linear_attention) &&
+                     kernel_serves(q, &kernels::Kernels::linear_attention_backward);
+  if (!serve || !encoding_fits(q, encoding)) {
     return false;
   }
   if (q.is_cpu()) {
@@ -105,8 +108,8 @@ at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, con
         part.first = first;
         part.last = last;
         part.scratch = scratch.data();
-        kernels::kernels().step->linear_attention(part, in(x.q), in(x.k), in(x.v), out(y),
-                                                  state.mutable_data_ptr<float>());
+        kernels_in_use(at::kCPU).step->linear_attention(part, in(x.q), in(x.k), in(x.v), out(y),
+                                                        state.mutable_data_ptr<float>());
       });
   return y;
 }
@@ -204,7 +207,8 @@ at::Tensor linear_attention_step(const at::Tensor& q, const at::Tensor& k, const
     return chunked_forward(encode(q, encoding), encode(k, encoding), v, state);
   }
   const Shared shared(encoding, q.size(1));
-  if (q.is_cpu() && q.size(1) == 1 && state.is_contiguous()) {
+  if (q.is_cpu() && q.size(1) == 1 && state.is_contiguous() &&
+      kernel_serves(q, &kernels::Kernels::step)) {
     return step_forward({q, k, v}, state, shared);
   }
   return kernel_forward({q, k, v}, state, shared);

@@ -51,7 +51,7 @@ at::Tensor forward_of(const at::Tensor& x, const at::Tensor& theta, const at::Te
 
 LrpeGradients backward_of(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& theta,
                           const at::Tensor& reflect, const Positions& positions) {
-  if (lrpe_kernel_fits(x)) {
+  if (lrpe_backward_kernel_fits(x)) {
     return lrpe_kernel_backward(gradient, x, LrpeTable(theta, reflect, x.size(1), positions));
   }
   const Rotation r = rotation(theta, x.size(1), positions);

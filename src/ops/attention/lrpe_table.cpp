@@ -146,7 +146,11 @@ kernels::Lrpe LrpeTable::view() const {
 }
 
 bool lrpe_kernel_fits(const at::Tensor& x) {
-  return kernel_type(x) && x.size(3) <= kernels::kWidestLrpe;
+  return kernel_serves(x, &kernels::Kernels::lrpe) && x.size(3) <= kernels::kWidestLrpe;
+}
+
+bool lrpe_backward_kernel_fits(const at::Tensor& x) {
+  return kernel_serves(x, &kernels::Kernels::lrpe_backward) && x.size(3) <= kernels::kWidestLrpe;
 }
 
 at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table) {

@@ -59,6 +59,7 @@ struct LrpeGradients {
 };
 
 [[nodiscard]] bool lrpe_kernel_fits(const at::Tensor& x);
+[[nodiscard]] bool lrpe_backward_kernel_fits(const at::Tensor& x);
 
 [[nodiscard]] at::Tensor lrpe_kernel(const at::Tensor& x, const LrpeTable& table);
 

@@ -11,6 +11,7 @@ namespace transnormer::ops::cuda {
 // Neighbours that are read and written at once.
 template <typename T, int width>
 struct alignas(sizeof(T) * width) Pack {
+  static constexpr int size = width;
   T x[width];
 };
 
@@ -62,31 +63,29 @@ struct Join {
   }
 };
 
+// `width` elements at once, which the rows' places must be a multiple of; one by one behind the
+// last whole pack.
 template <typename T, int width>
 struct CrossEntropyRow {
   T* logits;
   const std::int64_t* targets;
   float* losses;
-  std::int64_t words;  // a multiple of `width`
-  const float* scale;  // null: no gradient
+  std::int64_t words;
+  std::int64_t stride;  // from one row to the next
+  const float* scale;   // null: no gradient
 
   template <typename Group>
   TRANSNORMER_DEVICE void operator()(const Group& group, std::int64_t row) const {
-    using Words = Pack<T, width>;
-    T* x = logits + row * words;
-    Words* packs = reinterpret_cast<Words*>(x);
-    const std::int64_t count = words / width;
+    T* x = logits + row * stride;
     const std::int64_t target = targets[row];
     if (target < 0) {
-      ignore(group, packs, count, row);
+      ignore(group, x, row);
       return;
     }
     const LogSum<T> sum = group.reduce(
         [&](int thread) {
           LogSum<T> own{-INFINITY, 0};
-          for (std::int64_t i = thread; i < count; i += group.size) {
-            own.add(packs[i]);
-          }
+          for_packs(group, x, thread, [&](const auto& pack, std::int64_t) { own.add(pack); });
           return own;
         },
         Join{});
@@ -101,30 +100,45 @@ struct CrossEntropyRow {
     }
     const float factor = *scale;
     group.each([&](int thread) {
-      for (std::int64_t i = thread; i < count; i += group.size) {
-        Words pack = packs[i];
+      for_packs(group, x, thread, [&](auto& place, std::int64_t first) {
+        auto pack = place;
         TRANSNORMER_UNROLL
-        for (int j = 0; j < width; ++j) {
+        for (int j = 0; j < pack.size; ++j) {
           const float p = exponential<T>(value(pack.x[j]) - log_sum);
-          pack.x[j] = rounded<T>((i * width + j == target ? p - 1.F : p) * factor);
+          pack.x[j] = rounded<T>((first + j == target ? p - 1.F : p) * factor);
         }
-        packs[i] = pack;
-      }
+        place = pack;
+      });
     });
   }
 
  private:
   template <typename Group>
-  TRANSNORMER_DEVICE void ignore(const Group& group, Pack<T, width>* packs, std::int64_t count,
-                                 std::int64_t row) const {
+  TRANSNORMER_DEVICE void ignore(const Group& group, T* x, std::int64_t row) const {
     group.each([&](int thread) {
       if (thread == 0) {
         losses[row] = 0;
       }
-      for (std::int64_t i = thread; scale != nullptr && i < count; i += group.size) {
-        packs[i] = {};
+      if (scale != nullptr) {
+        for_packs(group, x, thread, [](auto& pack, std::int64_t) { pack = {}; });
       }
     });
+  }
+
+  // Calls body(pack, number of its first element) for a thread's share of a row.
+  template <typename Group, typename Body>
+  TRANSNORMER_DEVICE void for_packs(const Group& group, T* x, int thread, const Body& body) const {
+    auto* packs = reinterpret_cast<Pack<T, width>*>(x);
+    const std::int64_t count = words / width;
+    for (std::int64_t i = thread; i < count; i += group.size) {
+      body(packs[i], i * width);
+    }
+    if constexpr (width > 1) {
+      auto* single = reinterpret_cast<Pack<T, 1>*>(x);
+      for (std::int64_t i = count * width + thread; i < words; i += group.size) {
+        body(single[i], i);
+      }
+    }
   }
 };
 
@@ -133,15 +147,15 @@ inline constexpr int kPackBytes = 16;
 
 template <typename Launcher>
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, const float* scale) {
+                   std::int64_t words, std::int64_t stride, const float* scale) {
   by_type(logits.type, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     constexpr int kWidth = kPackBytes / sizeof(T);
     const auto launch = [&](auto body) { Launcher::blocks(rows, kCrossEntropyThreads, body); };
-    if (words % kWidth == 0 && reinterpret_cast<std::uintptr_t>(logits.data) % kPackBytes == 0) {
-      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, words, scale});
+    if (stride % kWidth == 0 && reinterpret_cast<std::uintptr_t>(logits.data) % kPackBytes == 0) {
+      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, words, stride, scale});
     } else {
-      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, words, scale});
+      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, words, stride, scale});
     }
   });
 }

@@ -12,25 +12,34 @@ namespace transnormer::ops::cuda {
 
 using kernels::Feature;
 using kernels::Gate;
+using kernels::GatedRows;
 using kernels::Mask;
 
-// Of element i of [rows, width]: its gate's place in [rows, 2 * width]; its factor's is `width`
-// further on.
-TRANSNORMER_DEVICE inline std::int64_t gate_place(std::int64_t i, std::int64_t width) {
-  return i + quotient(i, width) * width;
-}
+// Where element i of [rows, width] lies: its gate's place, whose factor is `width` further on, and
+// its place in the output.
+struct GatedPlace {
+  std::int64_t gate;
+  std::int64_t out;
+
+  TRANSNORMER_DEVICE GatedPlace(std::int64_t i, const GatedRows& all) {
+    const std::int64_t row = quotient(i, all.width);
+    const std::int64_t column = i - row * all.width;
+    gate = row * all.gate_up_stride + column;
+    out = row * all.out_stride + column;
+  }
+};
 
 template <typename Act, typename T>
 struct GatedElement {
   const T* gate_up;
   T* out;
-  std::int64_t width;
+  GatedRows all;
 
   [[nodiscard]] TRANSNORMER_DEVICE T make(std::int64_t i) const {
-    const T* gate = gate_up + gate_place(i, width);
-    return rounded<T>(Act::template value<Scalars>(value(gate[0])) * value(gate[width]));
+    const T* gate = gate_up + GatedPlace(i, all).gate;
+    return rounded<T>(Act::template value<Scalars>(value(gate[0])) * value(gate[all.width]));
   }
-  TRANSNORMER_DEVICE void put(std::int64_t i, T x) const { out[i] = x; }
+  TRANSNORMER_DEVICE void put(std::int64_t i, T x) const { out[GatedPlace(i, all).out] = x; }
 };
 
 template <typename T>
@@ -44,20 +53,21 @@ struct GatedBackwardElement {
   const T* gate_up;
   const T* d_out;
   T* d_gate_up;
-  std::int64_t width;
+  GatedRows all;
 
   [[nodiscard]] TRANSNORMER_DEVICE GatePair<T> make(std::int64_t i) const {
-    const T* gate = gate_up + gate_place(i, width);
+    const GatedPlace place(i, all);
+    const T* gate = gate_up + place.gate;
     const float x = value(gate[0]);
-    const float g = value(d_out[i]);
+    const float g = value(d_out[place.out]);
     const float y = Act::template value<Scalars>(x);
-    return {rounded<T>(g * value(gate[width]) * Act::template slope<Scalars>(x, y)),
+    return {rounded<T>(g * value(gate[all.width]) * Act::template slope<Scalars>(x, y)),
             rounded<T>(g * y)};
   }
   TRANSNORMER_DEVICE void put(std::int64_t i, GatePair<T> d) const {
-    T* gate = d_gate_up + gate_place(i, width);
+    T* gate = d_gate_up + GatedPlace(i, all).gate;
     gate[0] = d.gate;
-    gate[width] = d.up;
+    gate[all.width] = d.up;
   }
 };
 
@@ -142,23 +152,30 @@ struct MaskGroup {
   }
 };
 
+inline GatedRows with_strides(const GatedRows& all) {
+  return {all.rows, all.width, all.gate_up_step(), all.out_step()};
+}
+
 template <typename Launcher>
 struct Elementwise {
-  static void gated(Gate kind, In gate_up, Out out, std::int64_t rows, std::int64_t width) {
+  static void gated(Gate kind, In gate_up, Out out, const GatedRows& given) {
+    const GatedRows all = with_strides(given);
     by_type(gate_up.type, [&](auto* t) {
       kernels::by_gate(kind, [&]<typename Act>() {
-        Launcher::maps(rows * width, GatedElement<Act, std::remove_pointer_t<decltype(t)>>{
-                                         as(gate_up, t), as(out, t), width});
+        Launcher::maps(all.rows * all.width, GatedElement<Act, std::remove_pointer_t<decltype(t)>>{
+                                                 as(gate_up, t), as(out, t), all});
       });
     });
   }
 
-  static void gated_backward(Gate kind, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
-                             std::int64_t width) {
+  static void gated_backward(Gate kind, In gate_up, In d_out, Out d_gate_up,
+                             const GatedRows& given) {
+    const GatedRows all = with_strides(given);
     by_type(gate_up.type, [&](auto* t) {
       kernels::by_gate(kind, [&]<typename Act>() {
-        Launcher::maps(rows * width, GatedBackwardElement<Act, std::remove_pointer_t<decltype(t)>>{
-                                         as(gate_up, t), as(d_out, t), as(d_gate_up, t), width});
+        Launcher::maps(all.rows * all.width,
+                       GatedBackwardElement<Act, std::remove_pointer_t<decltype(t)>>{
+                           as(gate_up, t), as(d_out, t), as(d_gate_up, t), all});
       });
     });
   }

@@ -21,14 +21,14 @@ void wait_for(c10::cuda::CUDAStream waiting, c10::cuda::CUDAStream earlier) {
 
 }  // namespace
 
-void* record(void (*body)(void*), void* argument) {
+void* capture(void (*body)(void*), void* argument) {
   auto graph = std::make_unique<at::cuda::CUDAGraph>();
-  // The recording's memory is its own: what the allocator keeps from earlier passes would lie idle
+  // The graph's memory is its own: what the allocator keeps from earlier passes would lie idle
   // beside it.
   c10::cuda::device_synchronize();
   c10::cuda::CUDACachingAllocator::emptyCache();
   const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream();
-  // One stream for all recordings: cuBLAS keeps a workspace for every stream that it has seen.
+  // One stream for all captures: cuBLAS keeps a workspace for every stream that it has seen.
   static const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool();
   wait_for(own, caller);
   {
@@ -37,7 +37,7 @@ void* record(void (*body)(void*), void* argument) {
     try {
       body(argument);
     } catch (...) {
-      // The stream must not stay in recording; what was recorded is thrown away with the graph.
+      // The stream must not stay in capture; what was captured is thrown away with the graph.
       try {
         graph->capture_end();
       } catch (const c10::Error&) {
@@ -50,12 +50,12 @@ void* record(void (*body)(void*), void* argument) {
   return graph.release();
 }
 
-void replay(void* recording) {
-  static_cast<at::cuda::CUDAGraph*>(recording)->replay();
+void replay(void* graph) {
+  static_cast<at::cuda::CUDAGraph*>(graph)->replay();
 }
 
-void discard(void* recording) {
-  delete static_cast<at::cuda::CUDAGraph*>(recording);
+void discard(void* graph) {
+  delete static_cast<at::cuda::CUDAGraph*>(graph);
 }
 
 }  // namespace transnormer::ops::cuda

@@ -1,10 +1,10 @@
-// Work for the GPU, recorded once and replayed, see ops/cuda_library.h.
+// CUDA graphs, see ops/runtime/cuda_library.h.
 #pragma once
 
 namespace transnormer::ops::cuda {
 
-[[nodiscard]] void* record(void (*body)(void*), void* argument);
-void replay(void* recording);
-void discard(void* recording);
+[[nodiscard]] void* capture(void (*body)(void*), void* argument);
+void replay(void* graph);
+void discard(void* graph);
 
 }  // namespace transnormer::ops::cuda

@@ -8,7 +8,7 @@ const transnormer::ops::CudaLibrary* transnormer_cuda_library() {
       .kernels = &cuda::kernels_of_device(),
       .linear_attention_fits = cuda::linear_attention_fits,
       .block_attention_fits = cuda::block_attention_fits,
-      .record = cuda::record,
+      .capture = cuda::capture,
       .replay = cuda::replay,
       .discard = cuda::discard};
   return &library;

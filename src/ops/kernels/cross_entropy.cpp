@@ -71,8 +71,8 @@ void gradient_of_row(T* x, std::int64_t count, float log_sum, std::int64_t targe
 
 template <typename T>
 void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-             std::int64_t words, const float* scale) {
-  for (std::int64_t row = 0; row < rows; ++row, logits += words) {
+             std::int64_t words, std::int64_t stride, const float* scale) {
+  for (std::int64_t row = 0; row < rows; ++row, logits += stride) {
     const std::int64_t target = targets[row];
     if (target < 0) {
       losses[row] = 0;
@@ -92,9 +92,9 @@ void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t
 }  // namespace
 
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, const float* scale) {
+                   std::int64_t words, std::int64_t stride, const float* scale) {
   by_type(logits.type,
-          [&](auto* t) { rows_of(as(logits, t), targets, losses, rows, words, scale); });
+          [&](auto* t) { rows_of(as(logits, t), targets, losses, rows, words, stride, scale); });
 }
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

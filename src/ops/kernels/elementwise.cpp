@@ -8,25 +8,25 @@ namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 namespace {
 
 template <typename Act, typename T>
-void gated_of(const T* gate, T* out, std::int64_t rows, std::int64_t width) {
-  for (std::int64_t row = 0; row < rows; ++row, gate += 2 * width, out += width) {
-    const T* up = gate + width;
-    for (std::int64_t i = 0; i < width; i += kLanes) {
-      const std::int64_t n = width - i;
+void gated_of(const T* gate, T* out, const GatedRows& all) {
+  for (std::int64_t row = 0; row < all.rows;
+       ++row, gate += all.gate_up_step(), out += all.out_step()) {
+    const T* up = gate + all.width;
+    for (std::int64_t i = 0; i < all.width; i += kLanes) {
+      const std::int64_t n = all.width - i;
       store(out + i, Act::template value<Vectors>(load(gate + i, n)) * load(up + i, n), n);
     }
   }
 }
 
 template <typename Act, typename T>
-void gated_backward_of(const T* gate, const T* d_out, T* d_gate, std::int64_t rows,
-                       std::int64_t width) {
-  for (std::int64_t row = 0; row < rows;
-       ++row, gate += 2 * width, d_gate += 2 * width, d_out += width) {
-    const T* up = gate + width;
-    T* d_up = d_gate + width;
-    for (std::int64_t i = 0; i < width; i += kLanes) {
-      const std::int64_t n = width - i;
+void gated_backward_of(const T* gate, const T* d_out, T* d_gate, const GatedRows& all) {
+  for (std::int64_t row = 0; row < all.rows;
+       ++row, gate += all.gate_up_step(), d_gate += all.gate_up_step(), d_out += all.out_step()) {
+    const T* up = gate + all.width;
+    T* d_up = d_gate + all.width;
+    for (std::int64_t i = 0; i < all.width; i += kLanes) {
+      const std::int64_t n = all.width - i;
       const F x = load(gate + i, n);
       const F g = load(d_out + i, n);
       const F y = Act::template value<Vectors>(x);
@@ -82,17 +82,16 @@ void srms_backward_of(const X* x, const Y* d_y, X* d_x, std::int64_t rows, std::
 
 }  // namespace
 
-void gated(Gate kind, In gate_up, Out out, std::int64_t rows, std::int64_t width) {
+void gated(Gate kind, In gate_up, Out out, const GatedRows& all) {
   by_type(gate_up.type, [&](auto* t) {
-    by_gate(kind, [&]<typename Act>() { gated_of<Act>(as(gate_up, t), as(out, t), rows, width); });
+    by_gate(kind, [&]<typename Act>() { gated_of<Act>(as(gate_up, t), as(out, t), all); });
   });
 }
 
-void gated_backward(Gate kind, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
-                    std::int64_t width) {
+void gated_backward(Gate kind, In gate_up, In d_out, Out d_gate_up, const GatedRows& all) {
   by_type(gate_up.type, [&](auto* t) {
     by_gate(kind, [&]<typename Act>() {
-      gated_backward_of<Act>(as(gate_up, t), as(d_out, t), as(d_gate_up, t), rows, width);
+      gated_backward_of<Act>(as(gate_up, t), as(d_out, t), as(d_gate_up, t), all);
     });
   });
 }

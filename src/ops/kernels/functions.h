@@ -5,9 +5,8 @@
 
 namespace transnormer::ops::kernels::TRANSNORMER_ISA {
 
-void gated(Gate, In gate_up, Out out, std::int64_t rows, std::int64_t width);
-void gated_backward(Gate, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
-                    std::int64_t width);
+void gated(Gate, In gate_up, Out out, const GatedRows&);
+void gated_backward(Gate, In gate_up, In d_out, Out d_gate_up, const GatedRows&);
 void feature(Feature, In x, Out y, std::int64_t count);
 void feature_backward(Feature, In x, In d_y, Out d_x, std::int64_t count);
 void srms_norm(In x, Out y, std::int64_t rows, std::int64_t dim, float eps);
@@ -29,6 +28,6 @@ void block_attention(const BlockAttention&, In q, In k, In v, Out out);
 void block_attention_backward(const BlockAttention&, In q, In k, In v, In d_out, Out d_q, Out d_k,
                               Out d_v, double* d_theta);
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, const float* scale);
+                   std::int64_t words, std::int64_t stride, const float* scale);
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

@@ -25,7 +25,24 @@ struct Out {
 
 enum class Gate { silu, relu, none };
 
-// What a recorded step reads anew whenever it is replayed; in the GPU's memory.
+// The rows of a GLU: gate and up lie side by side, [rows, 2 * width], the output is [rows, width].
+// The strides are the elements from one row to the next, 0 where the tensor is dense; gradients
+// have those of what they are of.
+struct GatedRows {
+  std::int64_t rows;
+  std::int64_t width;
+  std::int64_t gate_up_stride = 0;
+  std::int64_t out_stride = 0;
+
+  [[nodiscard]] constexpr std::int64_t gate_up_step() const {
+    return gate_up_stride > 0 ? gate_up_stride : 2 * width;
+  }
+  [[nodiscard]] constexpr std::int64_t out_step() const {
+    return out_stride > 0 ? out_stride : width;
+  }
+};
+
+// What a captured pass reads anew whenever it is replayed; in the GPU's memory.
 struct LiveCounters {
   std::uint64_t update;
   std::uint64_t first_sample;
@@ -147,10 +164,8 @@ struct StepKernels;  // ops/kernels/step.h
 struct Kernels {
   const char* name;
 
-  // gate and up lie side by side: [rows, 2 * width].
-  void (*gated)(Gate, In gate_up, Out out, std::int64_t rows, std::int64_t width);
-  void (*gated_backward)(Gate, In gate_up, In d_out, Out d_gate_up, std::int64_t rows,
-                         std::int64_t width);
+  void (*gated)(Gate, In gate_up, Out out, const GatedRows&);
+  void (*gated_backward)(Gate, In gate_up, In d_out, Out d_gate_up, const GatedRows&);
   void (*feature)(Feature, In x, Out y, std::int64_t count);
   void (*feature_backward)(Feature, In x, In d_y, Out d_x, std::int64_t count);
 
@@ -188,10 +203,10 @@ struct Kernels {
   void (*block_attention_backward)(const BlockAttention&, In q, In k, In v, In d_out, Out d_q,
                                    Out d_k, Out d_v, double* d_theta);
 
-  // Rows of logits become *scale * d(loss)/d(logits), unless `scale` is null; it lies where the
-  // logits do. Targets below 0 are ignored.
+  // Rows of logits, `stride` elements apart, become *scale * d(loss)/d(logits), unless `scale` is
+  // null; it lies where the logits do. Targets below 0 are ignored.
   void (*cross_entropy)(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                        std::int64_t words, const float* scale);
+                        std::int64_t words, std::int64_t stride, const float* scale);
 
   const StepKernels* step = nullptr;  // those of decoding; a GPU has none
 };

@@ -9,6 +9,7 @@
 #include "ops/loss/linear_cross_entropy_tensor.h"
 #include "ops/runtime/carry.h"
 #include "ops/runtime/launch.h"
+#include "ops/runtime/row_pitch.h"
 #include "ops/weights/compute_type.h"
 #include "ops/weights/weight_gradient.h"
 
@@ -42,18 +43,19 @@ std::int64_t slice_rows(std::int64_t words, std::int64_t element_bytes, std::int
 // scale * d(loss)/d(logits) in the place of the logits.
 void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor& losses,
                    const at::Tensor& scale) {
-  if (!kernel_type(logits)) {
+  if (!kernel_serves(logits, &kernels::Kernels::cross_entropy)) {
     loss_of_slice_by_tensors(logits, targets, losses, scale);
     return;
   }
   const std::int64_t words = logits.size(1);
+  const std::int64_t stride = row_stride_of(logits);
   const auto* target = targets.const_data_ptr<std::int64_t>();
   auto* loss = losses.mutable_data_ptr<float>();
   const float* factor = scale.defined() ? scale.const_data_ptr<float>() : nullptr;
   launch(logits, logits.size(0), 1,
          [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
-           k.cross_entropy(out(logits, first * words), target + first, loss + first, last - first,
-                           words, factor);
+           k.cross_entropy(out(logits, first * stride), target + first, loss + first, last - first,
+                           words, stride, factor);
          });
 }
 
@@ -94,7 +96,7 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
       std::min(std::max<std::int64_t>(tokens, 1),
                slice_rows(words, static_cast<std::int64_t>(input.element_size()),
                           options.memory_bytes, input.is_cpu()));
-  const at::Tensor buffer = at::empty({rows, words}, input.options());
+  const at::Tensor buffer = empty_rows({rows, words}, input.options());
   for (std::int64_t first = 0; first < tokens; first += rows) {
     throw_if_unwanted(options.should_stop);
     const std::int64_t last = std::min(first + rows, tokens);

@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kFileName = "libtransnormer_cuda.so";
 
 const CudaLibrary* loaded = nullptr;
+std::filesystem::path loaded_from;
 
 std::string last_error() {
   const char* text = dlerror();
@@ -45,9 +46,14 @@ std::string load_cuda_library() {
       return last_error();
     }
     loaded = entry();
+    loaded_from = file;
     return {};
   }
   return std::string(kFileName) + " was not built; it needs a CUDA toolkit";
+}
+
+const std::filesystem::path& cuda_library_file() {
+  return loaded_from;
 }
 
 const CudaLibrary* cuda_library() {

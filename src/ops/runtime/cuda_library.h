@@ -2,6 +2,7 @@
 // is found, and loaded only where a GPU is used. Without it a GPU works by LibTorch's operations.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "ops/kernels/kernels.h"
@@ -17,16 +18,19 @@ struct CudaLibrary {
   bool (*linear_attention_fits)(const kernels::LinearAttention&);
   bool (*block_attention_fits)(const kernels::BlockAttention&);
 
-  // Records what body(argument) sends to the GPU, on a stream of its own and without running it.
-  // What it allocates stays with the recording. Throws what the body throws.
-  void* (*record)(void (*body)(void*), void* argument);
-  void (*replay)(void* recording);
-  void (*discard)(void* recording);
+  // Captures in a graph what body(argument) sends to the GPU, on a stream of its own and without
+  // running it. What it allocates stays with the graph. Throws what the body throws.
+  void* (*capture)(void (*body)(void*), void* argument);
+  void (*replay)(void* graph);
+  void (*discard)(void* graph);
 };
 
 // Loads the library that lies beside the executable, or beside its folder (as for the tests).
 // LibTorch's CUDA library must be loaded. Returns why it could not be, or nothing.
 [[nodiscard]] std::string load_cuda_library();
+
+// Where the loaded library lies; empty where none is.
+[[nodiscard]] const std::filesystem::path& cuda_library_file();
 
 // Null where none is loaded.
 [[nodiscard]] const CudaLibrary* cuda_library();

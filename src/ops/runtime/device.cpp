@@ -9,8 +9,10 @@
 
 #include "log/console.h"
 #include "ops/runtime/cuda_library.h"
-#include "ops/runtime/kernel_view.h"
+#include "ops/runtime/kernel_table.h"
+#include "ops/runtime/operator_choices.h"
 #include "ops/runtime/parallel.h"
+#include "ops/trust/trust.h"
 #include "util/error.h"
 #include "util/processors.h"
 
@@ -33,6 +35,18 @@ void warn_once(const std::string& message) {
   if (!std::exchange(warned, true)) {
     log::warn(message);
   }
+}
+
+// The kernels are tried while this process does not use the GPU yet.
+void prepare_kernels() {
+  if (cuda_library() != nullptr) {
+    return;
+  }
+  if (const std::string reason = load_cuda_library(); !reason.empty()) {
+    warn_once("the kernels for GPUs cannot be used, LibTorch's slower operations serve: " + reason);
+    return;
+  }
+  use_kernels(at::kCUDA, trusted_gpu_kernels(*cuda_library()->kernels, cuda_library_file()));
 }
 
 }  // namespace
@@ -68,16 +82,14 @@ at::Device select_device(DeviceChoice choice) {
     }
     return at::kCPU;
   }
+  prepare_kernels();
   // The allocator answers questions about memory only once it is set up.
   at::globalContext().lazyInitDevice(at::kCUDA);
-  if (const std::string reason = load_cuda_library(); !reason.empty()) {
-    warn_once("the kernels for GPUs cannot be used, LibTorch's slower operations serve: " + reason);
-  }
   return at::Device(at::kCUDA, 0);
 }
 
 void configure_threads(std::int64_t threads, bool deterministic) {
-  (void)plain_operators();  // a wrong value is told now and not in the middle of the work
+  (void)operator_choices();  // a wrong value is told now and not in the middle of the work
   const int count = threads > 0 ? static_cast<int>(threads) : allowed_processors();
   require_threads(count);
   at::set_num_threads(count);
@@ -88,6 +100,11 @@ void configure_threads(std::int64_t threads, bool deterministic) {
   // Products of single precision stay in single precision: no TF32, no bf16 under the hood.
   context.setFloat32MatmulPrecision("highest");
   context.setBenchmarkCuDNN(false);
+  // Products in half precision are summed in single precision, also where a GPU cuts one in parts
+  // and adds those up.
+  context.setAllowBF16ReductionCuBLAS(false);
+  context.setAllowFP16ReductionCuBLAS(false);
+  context.setAllowFP16AccumulationCuBLAS(false);
   if (deterministic) {
     // Read by cuBLAS when it is first used.
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);

@@ -4,34 +4,26 @@
 #include <ATen/ATen.h>
 
 #include "ops/kernels/kernels.h"
-#include "ops/runtime/cuda_library.h"
+#include "ops/runtime/kernel_table.h"
+#include "ops/runtime/operator_choices.h"
 
 namespace transnormer::ops {
 
 inline constexpr std::int64_t kGrain = 16384;  // elements that are worth a thread
 
-// Whether TRANSNORMER_OPERATORS=plain in the environment wants LibTorch's own operations in place
-// of kernels of ours: slower, to compare with. Read once.
-[[nodiscard]] bool plain_operators();
-
-// Whether kernels of ours work on elements of this type on this device. Half is for GPUs only.
-[[nodiscard]] inline bool kernel_type(const at::Device& device, at::ScalarType type) {
-  if (plain_operators()) {
-    return false;
-  }
-  if (type == at::kFloat || type == at::kBFloat16) {
-    return device.is_cpu() || (device.is_cuda() && cuda_library() != nullptr);
-  }
-  return type == at::kHalf && device.is_cuda() && cuda_library() != nullptr;
+// Whether the kernel, an entry of the table as &kernels::Kernels::feature, works on elements of this
+// type on this device: it is in use there, and half is for GPUs only.
+template <typename Function>
+[[nodiscard]] bool kernel_serves(const at::Device& device, at::ScalarType type,
+                                 Function* kernels::Kernels::*kernel) {
+  const bool known =
+      type == at::kFloat || type == at::kBFloat16 || (type == at::kHalf && device.is_cuda());
+  return known && operator_choices().kernels && kernels_in_use(device.type()).*kernel != nullptr;
 }
 
-[[nodiscard]] inline bool kernel_type(const at::Tensor& x) {
-  return kernel_type(x.device(), x.scalar_type());
-}
-
-// The kernels that work on a tensor of kernel_type.
-[[nodiscard]] inline const kernels::Kernels& kernels_for(const at::Tensor& x) {
-  return x.is_cuda() ? *cuda_library()->kernels : kernels::kernels();
+template <typename Function>
+[[nodiscard]] bool kernel_serves(const at::Tensor& x, Function* kernels::Kernels::*kernel) {
+  return kernel_serves(x.device(), x.scalar_type(), kernel);
 }
 
 // `x` dense and of the type of `like`, as the kernels want their further operands.

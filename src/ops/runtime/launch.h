@@ -9,11 +9,11 @@
 namespace transnormer::ops {
 
 // Calls body(kernels, first, last) for parts of [0, count) of at least `grain`, shared out over
-// threads, or once for all on a GPU. `where` is a tensor of the kernels' type; what a body computes
-// must not depend on where the parts are cut.
+// threads, or once for all on a GPU. `where` is a tensor that the kernels serve (kernel_serves);
+// what a body computes must not depend on where the parts are cut.
 template <typename Body>
 void launch(const at::Tensor& where, std::int64_t count, std::int64_t grain, const Body& body) {
-  const kernels::Kernels& chosen = kernels_for(where);
+  const kernels::Kernels& chosen = kernels_in_use(where.device().type());
   if (where.is_cuda()) {
     if (count > 0) {
       body(chosen, std::int64_t{0}, count);

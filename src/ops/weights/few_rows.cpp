@@ -31,8 +31,9 @@ std::int64_t grain_of(const at::Tensor& weight) {
 }  // namespace
 
 bool few_rows_fit(const at::Tensor& x, const at::Tensor& weight) {
-  return x.is_cpu() && kernel_type(x) && x.scalar_type() == weight.scalar_type() &&
-         weight.is_contiguous() && x.numel() > 0 && row_count(x) <= kernels::kFewRows;
+  return x.is_cpu() && kernel_serves(x, &kernels::Kernels::step) &&
+         x.scalar_type() == weight.scalar_type() && weight.is_contiguous() && x.numel() > 0 &&
+         row_count(x) <= kernels::kFewRows;
 }
 
 at::Tensor few_rows_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -49,7 +50,7 @@ at::Tensor few_rows_product(const at::Tensor& x, const at::Tensor& weight, const
     kernels::FewRows part = shape;
     part.first = first;
     part.last = last;
-    kernels::kernels().step->product(part, in(rows), in(weight), biases, out(y));
+    kernels_in_use(at::kCPU).step->product(part, in(rows), in(weight), biases, out(y));
   });
   return y;
 }

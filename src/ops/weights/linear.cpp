@@ -8,6 +8,7 @@
 
 #include "ops/activation.h"
 #include "ops/runtime/carry.h"
+#include "ops/runtime/row_pitch.h"
 #include "ops/weights/compute_type.h"
 #include "ops/weights/few_rows.h"
 #include "ops/weights/weight_gradient.h"
@@ -34,6 +35,38 @@ struct Affine {
   at::ScalarType x_type;           // of what comes in
 };
 
+// The sizes of a tensor with another last dimension.
+std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t last) {
+  std::vector<std::int64_t> changed = sizes.vec();
+  changed.back() = last;
+  return changed;
+}
+
+// x W^T + b. By the library's own where rows need no pitch.
+at::Tensor affine_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const std::int64_t out = weight.size(0);
+  if (row_pitch(out, x.options()) == out) {
+    return at::linear(x, weight, bias);
+  }
+  at::Tensor y = empty_rows(sizes_with(x.sizes(), out), x.options());
+  at::Tensor to = y.view({-1, out});
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  if (bias.defined()) {
+    at::addmm_out(to, bias, rows, weight.t());
+  } else {
+    at::mm_out(to, rows, weight.t());
+  }
+  return y;
+}
+
+// rows W, of the sizes given but for the last.
+at::Tensor product(const at::Tensor& rows, const at::Tensor& weight, at::IntArrayRef sizes) {
+  at::Tensor y = empty_rows(sizes_with(sizes, weight.size(1)), rows.options());
+  at::Tensor to = y.view({-1, weight.size(1)});
+  at::mm_out(to, rows, weight);
+  return y;
+}
+
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
                             const std::optional<at::Tensor>&, const Affine& affine) {
@@ -41,7 +74,7 @@ struct Linear : torch::autograd::Function<Linear> {
     const at::Tensor weight = affine.weight.operand(affine.compute);
     context->save_for_backward({kept, weight});
     carry(context, affine);
-    return at::linear(affine.input(kept), weight, affine.bias_operand()).to(affine.compute);
+    return affine_product(affine.input(kept), weight, affine.bias_operand()).to(affine.compute);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -54,9 +87,7 @@ struct Linear : torch::autograd::Function<Linear> {
     at::Tensor d_weight;
     at::Tensor d_bias;
     if (context->needs_input_grad(0)) {
-      std::vector<std::int64_t> sizes = kept.sizes().vec();
-      sizes.back() = saved[1].size(1);
-      d_x = at::mm(rows, saved[1]).view(sizes).to(affine.x_type);
+      d_x = product(rows, saved[1], kept.sizes()).to(affine.x_type);
       if (affine.gate) {
         d_x = gated_backward(d_x, kept, *affine.gate);
       }
@@ -80,7 +111,7 @@ at::Tensor without_gradients(const at::Tensor& x, const Affine& affine) {
   const at::Tensor weight = affine.weight.operand(affine.compute);
   const at::Tensor bias = affine.bias_operand();
   return (few_rows_fit(operand, weight) ? few_rows_product(operand, weight, bias)
-                                        : at::linear(operand, weight, bias))
+                                        : affine_product(operand, weight, bias))
       .to(affine.compute);
 }
 

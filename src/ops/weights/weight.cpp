@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ops/runtime/row_pitch.h"
 #include "ops/weights/compute_type.h"
 
 namespace transnormer::ops {
@@ -32,7 +33,10 @@ at::Tensor Weight::operand(at::ScalarType compute) const {
     if (state.copy.defined() && state.copy.scalar_type() == compute) {
       state.copy.copy_(state.value);  // in its place: two copies of a large table are too many
     } else {
-      state.copy = product_operand(state.value, compute);
+      const at::Tensor copy = product_operand(state.value, compute);
+      state.copy = copy.dim() == 2 && row_pitch(copy.size(1), copy.options()) != copy.size(1)
+                       ? empty_rows(copy.sizes(), copy.options()).copy_(copy)
+                       : copy;
     }
     state.copy_type = compute;
     state.version = version;

@@ -22,7 +22,8 @@ class Weight {
   [[nodiscard]] const at::Tensor& value() const { return state_->value; }
 
   // The weight for products in `compute` (see product_operand). Kept between calls where it is a
-  // copy; whoever changes the weight bumps its version, as every operation of LibTorch does.
+  // copy, whose rows then have a pitch; whoever changes the weight bumps its version, as every
+  // operation of LibTorch does.
   [[nodiscard]] at::Tensor operand(at::ScalarType compute) const;
 
   // What a Function takes as its input, so that the graph knows of the weight.

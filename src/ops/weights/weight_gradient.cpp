@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/runtime/launch.h"
+#include "ops/runtime/row_pitch.h"
 
 namespace transnormer::ops {
 namespace {
@@ -13,7 +14,7 @@ constexpr std::int64_t kTileBytes = 8LL << 20;  // of a half-precision product b
 constexpr std::int64_t kColumns = 64;           // that are worth a thread
 
 void accumulate(const at::Tensor& sum, const at::Tensor& x) {
-  if (!kernel_type(x) || !sum.is_contiguous()) {
+  if (!kernel_serves(x, &kernels::Kernels::accumulate) || !sum.is_contiguous()) {
     at::Tensor(sum).add_(x);
     return;
   }
@@ -51,15 +52,16 @@ void add_weight_gradient(const at::Tensor& sum, const at::Tensor& gradient,
 }
 
 void add_bias_gradient(const at::Tensor& sum, const at::Tensor& gradient) {
-  if (!kernel_type(gradient)) {
+  if (!kernel_serves(gradient, &kernels::Kernels::add_column_sums)) {
     at::Tensor(sum).add_(at::sum(gradient, {0}, false, at::kFloat));
     return;
   }
-  const at::Tensor rows = gradient.contiguous();
+  const at::Tensor rows = even_rows(gradient);
+  const std::int64_t stride = row_stride_of(rows);
   auto* to = sum.mutable_data_ptr<float>();
   launch(rows, rows.size(1), kColumns,
          [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
-           k.add_column_sums(in(rows), to, rows.size(0), rows.size(1), first, last);
+           k.add_column_sums(in(rows), to, rows.size(0), stride, first, last);
          });
 }
 

@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "ops/attention/block_attention_tensor.h"
 #include "ops/reference.h"
+#include "ops/runtime/operator_choices.h"
 
 namespace transnormer::ops {
 namespace {
@@ -148,6 +154,42 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{300, 4, 256, kSoftmax, 0}, Case{300, 4, 257, kSoftmax, 0.1},
                     Case{300, 4, 0, kSoftmax, 0}, Case{300, 4, 0, kSoftmax, 0.2},
                     Case{65, 4, 0, kRelu, 0.2}));
+
+// Names of the steps that autograd would take back, from the last one on.
+std::vector<std::string> steps_behind(const at::Tensor& y) {
+  std::vector<std::string> names;
+  std::vector<torch::autograd::Node*> open{y.grad_fn().get()};
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (node != nullptr) {
+      names.push_back(node->name());
+      for (const auto& edge : node->next_edges()) {
+        open.push_back(edge.function.get());
+      }
+    }
+  }
+  return names;
+}
+
+// operator_cases_test.cpp compares its results with loops.
+TEST(FusedAttention, ServesSoftmaxWithoutDropoutOnlyWhereItIsChosen) {
+  const auto is_fused = [](const Case& c) {
+    const Operands x(c);
+    const std::vector<std::string> steps =
+        steps_behind(block_attention(leaf(x.q), x.k, x.v, options_of(c)));
+    return std::any_of(steps.begin(), steps.end(), [](const std::string& step) {
+      return step.find("ScaledDotProduct") != std::string::npos;
+    });
+  };
+  const Case softmax{21, 8, 8, ScoreKind::softmax, 0};
+  EXPECT_FALSE(is_fused(softmax));
+  const ChoicesGuard guard({.fused_attention = Use::always});
+  EXPECT_TRUE(is_fused(softmax));
+  EXPECT_TRUE(is_fused({300, 128, 128, ScoreKind::softmax, 0}));
+  EXPECT_FALSE(is_fused({21, 8, 8, ScoreKind::softmax, 0.2}));
+  EXPECT_FALSE(is_fused({21, 8, 8, ScoreKind::relu, 0}));
+}
 
 TEST(BlockAttentionTypes, Bfloat16IsWithinItsRounding) {
   const Case c{130, 16, 64, kSoftmax, 0};

@@ -106,11 +106,11 @@ TEST_P(LossInSlices, InTensorOperationsAgreesToo) {
   at::Tensor logits = at::mm(hidden, weight.t());
   const at::Tensor untouched = logits.clone();
   at::Tensor losses = at::full({50}, NAN);
-  loss_of_slice_by_tensors(logits, targets, losses, false, kScale);
+  loss_of_slice_by_tensors(logits, targets, losses, {});
   EXPECT_LT(distance(losses, expected.losses), 1e-6);
   EXPECT_TRUE(at::equal(logits, untouched));
   losses.fill_(NAN);
-  loss_of_slice_by_tensors(logits, targets, losses, true, kScale);
+  loss_of_slice_by_tensors(logits, targets, losses, at::scalar_tensor(kScale, at::kFloat));
   EXPECT_LT(distance(losses, expected.losses), 1e-6);
   EXPECT_LT(distance(at::mm(logits, weight), expected.d_hidden), 2e-6);
   EXPECT_LT(distance(at::mm(logits.t(), hidden), expected.d_weight), 2e-6);
@@ -179,7 +179,7 @@ TEST(LinearCrossEntropy, LargeLogitsNeitherOverflowNorVanish) {
 TEST(LinearCrossEntropy, InTensorOperationsLargeLogitsNeitherOverflowNorVanish) {
   at::Tensor logits = at::tensor({-2000.F, 3000.F, 2990.F}).view({1, 3});
   at::Tensor losses = at::empty({1});
-  loss_of_slice_by_tensors(logits, at::zeros({1}, at::kLong), losses, true, 1);
+  loss_of_slice_by_tensors(logits, at::zeros({1}, at::kLong), losses, at::ones({}));
   EXPECT_NEAR(losses.item<double>(), 5000 + std::log1p(std::exp(-10.0)), 1e-3);
   constexpr double kUnit = 0x1p-12;  // of a single-precision number near 3000
   EXPECT_NEAR(logits[0][0].item<double>(), -1, kUnit);

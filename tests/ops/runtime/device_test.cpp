@@ -51,6 +51,16 @@ TEST(Threads, AreSetAsTold) {
   EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
 }
 
+TEST(HalfPrecision, IsSummedUpInSinglePrecisionByAGpusProducts) {
+  configure_threads(1, false);
+  const at::Context& context = at::globalContext();
+  EXPECT_EQ(context.allowBF16ReductionCuBLAS(),
+            at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
+  EXPECT_EQ(context.allowFP16ReductionCuBLAS(),
+            at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
+  EXPECT_FALSE(context.allowFP16AccumulationCuBLAS());
+}
+
 TEST(Precisions, MapToTypes) {
   EXPECT_EQ(scalar_type(Precision::fp32), at::kFloat);
   EXPECT_EQ(scalar_type(Precision::bf16), at::kBFloat16);
