@@ -56,7 +56,9 @@ TEST(Visibility, PaddingIsNotSeenAtAll) {
       const at::Tensor y = model->forward(padded, context).narrow(1, 0, 11);
       const at::Tensor weights = at::sin(at::arange(y.numel()).view_as(y) * 0.7);
       (y * weights).sum().backward();
-      return std::pair(y.detach(), gradients(*model));
+      NamedGradients reached = gradients(*model);  // not an output layer of its own
+      std::erase_if(reached, [](const auto& named) { return !named.second.defined(); });
+      return std::pair(y.detach(), reached);
     };
     const auto [plain, plain_gradients] = run(0, 0);
     for (const auto& [count, filler] : {std::pair(3, 1), std::pair(3, 30), std::pair(9, 5)}) {

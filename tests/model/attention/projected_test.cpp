@@ -66,17 +66,19 @@ TEST(ProjectedAttention, TakesWidthsOfKeysAndValuesFreeOfEachOtherAndOfTheModel)
     const at::Tensor y = attention.forward(x, {}, nullptr);
     const at::Tensor expected = reference(attention, x, softmax);
     EXPECT_LT(relative_error(y, expected.to(at::kFloat)), 1e-5);
-    (expected * weights).sum().backward();
-    std::vector<at::Tensor> wanted;
-    for (const at::Tensor& parameter : attention.parameters()) {
-      wanted.push_back(parameter.grad().clone());
-      parameter.mutable_grad().zero_();
-    }
     (y * weights).sum().backward();
+    std::vector<at::Tensor> ours;
+    for (const at::Tensor& parameter : attention.parameters()) {
+      ours.push_back(parameter.grad().clone());
+      parameter.mutable_grad().reset();
+    }
+    (expected * weights).sum().backward();
     const auto named = attention.named_parameters();
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      EXPECT_LT((named[i].value().grad() - wanted[i]).norm().item<double>(),
-                1e-4 * std::max(1.0, wanted[i].norm().item<double>()))
+    ASSERT_EQ(ours.size(), 8U);
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      const at::Tensor wanted = named[i].value().grad();
+      EXPECT_LT((ours[i] - wanted).norm().item<double>(),
+                1e-4 * std::max(1.0, wanted.norm().item<double>()))
           << named[i].key();
     }
   }
