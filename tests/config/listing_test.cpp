@@ -51,7 +51,7 @@ TEST(UnknownKey, OfAnAttentionNamesTheSettingsOfThatOne) {
   const AttentionConfig norm = NormAttentionConfig{};
   EXPECT_EQ(describe_unknown_key("model.early", "kernels", &norm),
             "model.early.kernels: unknown key for the attention \"norm\"; did you mean "
-            "\"model.early.kernel\" (one of \"elu1\", \"elu\")?");
+            "\"model.early.kernel\" (one of \"elu1\", \"elu\", \"relu\", \"silu\", \"exp\")?");
   EXPECT_EQ(describe_unknown_key("model.early", "block", &norm),
             "model.early.block: unknown key for the attention \"norm\"; expected one of "
             "\"attention\", \"kernel\", \"output_norm\"");

@@ -134,19 +134,9 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
   other.tokenizer = {TokenizerType::sentencepiece, "p", 1, 2, 1, SentencePieceModel::bpe, false, 1};
   other.optimizer = {AdamWConfig{{0, 0}, 1}, 1, 1, 1};
   other.schedule = {ScheduleKind::cosine, 1, 1, 1, 2};
-  other.train = {1,
-                 1,
-                 1,
-                 1,
-                 Objective::causal,
-                 Precision::bf16,
-                 DeviceChoice::cpu,
-                 2,
-                 1,
-                 true,
-                 NonfinitePolicy::stop,
-                 1,
-                 true};
+  other.train = {
+      1, 1,   1, 1, "causal", Precision::bf16, DeviceChoice::cpu, 2, 1, true, NonfinitePolicy::stop,
+      1, true};
   other.validation = {1, 1, 1, 1};
   other.checkpoint = {1, 3, false, 1};
   other.log = {1, 1, 1, false, LogLevel::error};
