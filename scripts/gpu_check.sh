@@ -117,7 +117,7 @@ seconds_left() {
 # The first use of a GPU tries the kernels; what is left out would make all that follows say little.
 check_kernels() {
   local said
-  said=$("$transnormer" bench configs/tiny.json --device cuda --repeats 1 --json 2>&1 >/dev/null) || {
+  said=$("$transnormer" bench configs/tiny.json --device cuda --repeat 1 --json 2>&1 >/dev/null) || {
     echo "$said" >&2
     fail "bench failed (see above)"
   }
@@ -160,7 +160,7 @@ compare_speed() {
       continue
     fi
     TRANSNORMER_OPERATORS=$(operators "$way") timeout 45 "$transnormer" bench "$@" \
-      --precision bf16 --device cuda --repeats 3 --json >"$work/way-$way.json" 2>/dev/null || {
+      --precision bf16 --device cuda --repeat 3 --json >"$work/way-$way.json" 2>/dev/null || {
       echo "  $way: stopped or failed"
       continue
     }
@@ -206,7 +206,7 @@ if ((build)); then
   scripts/build.sh transnormer ops_cuda_test train_cuda_test
 fi
 [[ -e build/libtransnormer_cuda.so ]] ||
-  say "Built without a CUDA toolkit: LibTorch's operations do the work of our kernels"
+  say "Built without a CUDA compiler: LibTorch's operations do the work of our kernels"
 say "The kernels by themselves"
 check_kernels
 say "Tests"

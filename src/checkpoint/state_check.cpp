@@ -30,10 +30,16 @@ class StateCheck {
       fail(key, format_fixed(value, 3), "a finite number of at least 0");
     }
   }
-  // A sum of `count` losses, in nats: none is beyond what single precision can tell.
+  void finite(const char* key, double value) const {
+    if (!std::isfinite(value)) {
+      fail(key, format_fixed(value, 3), "a finite number");
+    }
+  }
+  // A sum of `count` losses, in nats: none is beyond what single precision can tell. That of a
+  // density may be negative.
   void mean(const char* key, double sum, std::int64_t count) const {
     constexpr double kMostNats = 1e9;
-    if (!(sum >= 0 && sum <= kMostNats * static_cast<double>(count))) {
+    if (!(std::abs(sum) <= kMostNats * static_cast<double>(count))) {
       fail(key, format_short(sum),
            "a sum of losses of " + std::to_string(count) + " tokens or updates");
     }
@@ -69,7 +75,7 @@ void check_state(const TrainingState& state, const std::string& name) {
   check.count("validated_step", state.validated_step, -1, state.step);
   check.count("best_step", state.best_step, -1, state.step);
   if (state.best_step >= 0) {
-    check.amount("best_valid_loss", state.best_valid_loss);
+    check.finite("best_valid_loss", state.best_valid_loss);
   }
   check.count("validations_without_gain", state.validations_without_gain, 0, kMostSteps);
   check.amount("elapsed_s", state.elapsed_s);

@@ -19,6 +19,7 @@
 #include "model/model_size.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
+#include "optim/registry.h"
 #include "tokenizer/tokenizer.h"
 #include "util/units.h"
 
@@ -58,7 +59,8 @@ ModelReport report_on(const Config& config, const ModelSize& size) {
                  .length = config.data.tokens_per_sample,
                  .compute = ops::scalar_type(config.train.precision),
                  .activation_checkpointing = config.train.activation_checkpointing};
-  report.memory = training_memory(config.model, size, report.pass);
+  report.memory = training_memory(config.model, size,
+                                  {.state_slots = state_slots(config.optimizer)}, report.pass);
   return report;
 }
 

@@ -86,14 +86,12 @@ int fail_with_exception() {
     return fail(ExitStatus::diverged, error.what());
   } catch (const std::bad_alloc&) {
     return fail_without_memory("");
-  } catch (const std::length_error&) {
-    return fail_without_memory(": a size is beyond what any memory holds");
-  } catch (const c10::Error& error) {
-    const std::string what = first_line(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    const auto* const own = dynamic_cast<const c10::Error*>(&error);
+    const std::string what =
+        first_line(own != nullptr ? own->what_without_backtrace() : error.what());
     return ops::is_out_of_memory(error) ? fail_without_memory(": " + what)
                                         : fail(ExitStatus::our_fault, "internal error: " + what);
-  } catch (const std::exception& error) {
-    return fail(ExitStatus::our_fault, std::string("internal error: ") + first_line(error.what()));
   } catch (...) {
     return fail_without_reason();
   }

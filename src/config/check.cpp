@@ -1,7 +1,9 @@
 #include "config/check.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
+#include <string_view>
 
 #include "config/names.h"
 #include "config/variant.h"
@@ -11,8 +13,20 @@
 namespace transnormer {
 namespace {
 
+constexpr std::array<std::string_view, 3> kUsualHeads{"diag", "norm", "softmax"};
+
 std::string text_of(std::int64_t value) {
   return std::to_string(value);
+}
+
+// Whether a layer has an attention of the variants, whose heads are model.dim / model.heads wide.
+// Others are declared above this layer, with widths of their own, and the model refuses odd ones.
+bool has_usual_heads(const ModelConfig& model) {
+  const auto usual = [](const AttentionConfig& attention) {
+    return std::ranges::find(kUsualHeads, std::string_view(attention.name())) != kUsualHeads.end();
+  };
+  const std::int64_t early = model.resolved_early_layers();
+  return (early > 0 && usual(model.early)) || (early < model.layers && usual(model.late));
 }
 
 class Checker {
@@ -77,7 +91,7 @@ class Checker {
     require(m.dim % m.heads == 0, {"model.heads", "model.dim"},
             text_of(m.heads) + " does not divide model.dim " + text_of(m.dim) +
                 "; expected a divisor of it");
-    require(!m.lrpe || m.dim % m.heads != 0 || m.head_dim() % 2 == 0,
+    require(!m.lrpe || !has_usual_heads(m) || m.dim % m.heads != 0 || m.head_dim() % 2 == 0,
             {"model.heads", "model.dim", "model.lrpe"},
             "model.dim / model.heads is " + text_of(m.head_dim()) +
                 "; expected an even number, since model.lrpe turns pairs");

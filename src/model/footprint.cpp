@@ -16,8 +16,7 @@
 namespace transnormer {
 namespace {
 
-constexpr double kWeightBytes = 4;     // fp32
-constexpr double kTrainingBytes = 16;  // weight, gradient, two moments
+constexpr double kWeightBytes = 4;  // fp32
 // Above this the description alone takes minutes and gigabytes.
 constexpr std::int64_t kMostLayers = 100000;
 
@@ -85,7 +84,7 @@ double estimate_parameters(const ModelConfig& config, const ModelSize& size) {
 }
 
 MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
-                               const PassShape& pass) {
+                               const OptimizerShape& optimizer, const PassShape& pass) {
   const double parameters = estimate_parameters(config, size);
   const auto element = static_cast<double>(c10::elementSize(pass.compute));
   const auto tokens = static_cast<double>(pass.sequences) * static_cast<double>(pass.length);
@@ -97,7 +96,7 @@ MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
   const double copies = pass.compute == at::kFloat ? 0 : element;  // of the weights, for products
   return {.weights = (4 + copies) * parameters,
           .gradients = 4 * parameters,
-          .optimizer = 8 * parameters,
+          .optimizer = 4 * static_cast<double>(optimizer.state_slots) * parameters,
           .activations = tokens * (pass.activation_checkpointing ? stream + kept / layers : kept)};
 }
 
@@ -107,8 +106,9 @@ void require_memory_for_weights(const ModelConfig& config, const ModelSize& size
 }
 
 void require_memory_for_training(const ModelConfig& config, const ModelSize& size,
-                                 at::Device device) {
-  require_memory(config, size, device, kTrainingBytes, "training");
+                                 const OptimizerShape& optimizer, at::Device device) {
+  const double numbers = 2 + static_cast<double>(optimizer.state_slots);  // with the gradient
+  require_memory(config, size, device, kWeightBytes * numbers, "training");
 }
 
 }  // namespace transnormer

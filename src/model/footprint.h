@@ -19,7 +19,7 @@ namespace transnormer {
 struct MemoryEstimate {
   double weights = 0;  // with their copies in half precision
   double gradients = 0;
-  double optimizer = 0;  // two moments
+  double optimizer = 0;
   double activations = 0;
   [[nodiscard]] double total() const { return weights + gradients + optimizer + activations; }
 };
@@ -31,7 +31,13 @@ struct PassShape {
   bool activation_checkpointing = false;
 };
 
+// What training keeps for each parameter beside weight and gradient: the optimizer's fp32 numbers.
+struct OptimizerShape {
+  std::int64_t state_slots = 0;
+};
+
 [[nodiscard]] MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
+                                             const OptimizerShape& optimizer,
                                              const PassShape& pass);
 
 // Throw UserError, with the memory that it would take, where the device has less: for the weights
@@ -39,6 +45,6 @@ struct PassShape {
 void require_memory_for_weights(const ModelConfig& config, const ModelSize& size,
                                 at::Device device);
 void require_memory_for_training(const ModelConfig& config, const ModelSize& size,
-                                 at::Device device);
+                                 const OptimizerShape& optimizer, at::Device device);
 
 }  // namespace transnormer

@@ -45,15 +45,20 @@ CapturePlan::Step CapturePlan::next(const PassKind& kind, std::int64_t update) {
   }
   if (seen_ == kind && seen_update_ != update) {
     seen_.reset();
-    captured_ = kind;
+    captured_.reset();
     return Step::capture;
   }
-  // The first kind of an update counts: its last micro-batch may be smaller.
+  // The first kind of an update counts: the last micro-batch of a task whose rows differ in length
+  // may be smaller.
   if (!seen_ || seen_update_ != update) {
     seen_ = kind;
     seen_update_ = update;
   }
   return Step::run;
+}
+
+void CapturePlan::captured(const PassKind& kind) {
+  captured_ = kind;
 }
 
 GraphedPass::GraphedPass(std::vector<at::Tensor> parameters, Pass pass, Capture capture)
@@ -75,18 +80,18 @@ at::Tensor GraphedPass::run(const Tensors& batch, const ForwardContext& context,
     case CapturePlan::Step::run:
       return pass_(batch, context, scale);
     case CapturePlan::Step::capture:
-      return run_and_capture(batch, context, scale);
+      return run_and_capture(kind, batch, context, scale);
     case CapturePlan::Step::replay:
       break;
   }
   return replay(batch, context, scale);
 }
 
-at::Tensor GraphedPass::run_and_capture(const Tensors& batch, const ForwardContext& context,
-                                        const at::Tensor& scale) {
+at::Tensor GraphedPass::run_and_capture(const PassKind& kind, const Tensors& batch,
+                                        const ForwardContext& context, const at::Tensor& scale) {
   drop_graph();  // its memory is needed for the new one
   if (!at::all(gradient_norms() == 0).item<bool>()) {
-    plan_ = {};  // another pass came before: the next update may begin with this kind
+    // Another pass came before: the next update may begin with this kind.
     return pass_(batch, context, scale);
   }
   const at::Tensor launched = pass_(batch, context, scale).clone();
@@ -99,6 +104,7 @@ at::Tensor GraphedPass::run_and_capture(const Tensors& batch, const ForwardConte
   const Likeness sums = likeness(replayed, launched);
   const Likeness gradients = likeness(gradient_norms(), norms);
   if (sums == Likeness::same && gradients == Likeness::same) {
+    plan_.captured(kind);
     return replayed;
   }
   if (sums == Likeness::different || gradients == Likeness::different) {
@@ -106,8 +112,7 @@ at::Tensor GraphedPass::run_and_capture(const Tensors& batch, const ForwardConte
              (sums == Likeness::different ? "another loss" : "other gradients") +
              " than the pass itself";
   }
-  plan_ = {};  // where it cannot be told, as in a pass that overflows, another one is captured
-  drop_graph();
+  drop_graph();  // where it cannot be told, as in a pass that overflows, another one is captured
   zero_gradients();
   return pass_(batch, context, scale);
 }

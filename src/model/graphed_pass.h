@@ -32,6 +32,9 @@ class CapturePlan {
  public:
   enum class Step { run, capture, replay };
   [[nodiscard]] Step next(const PassKind& kind, std::int64_t update);
+  // To be called once a graph of this kind is there: next() has said `capture`, which may fail, and
+  // the former graph is none any more.
+  void captured(const PassKind& kind);
 
  private:
   std::optional<PassKind> captured_;
@@ -80,8 +83,8 @@ class GraphedPass {
 
  private:
   // What the pass gives, by either way; a graph is there afterwards if it gave the same.
-  [[nodiscard]] at::Tensor run_and_capture(const Tensors& batch, const ForwardContext& context,
-                                           const at::Tensor& scale);
+  [[nodiscard]] at::Tensor run_and_capture(const PassKind& kind, const Tensors& batch,
+                                           const ForwardContext& context, const at::Tensor& scale);
   // False where that cannot be done.
   bool capture(const Tensors& like, ForwardContext context);
   [[nodiscard]] at::Tensor replay(const Tensors& batch, const ForwardContext& context,

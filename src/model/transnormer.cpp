@@ -37,11 +37,6 @@ void require_that_parts_fit(const ModelConfig& config, const ModelSize& size) {
   require(config.early_layers >= -1 && config.early_layers <= config.layers,
           "model.early_layers: expected -1 to model.layers (" + number(config.layers) + "), got " +
               number(config.early_layers));
-  if (faults.empty() && config.lrpe) {
-    require(config.head_dim() % 2 == 0,
-            "model.lrpe: expected an even head dimension (model.dim / model.heads), got " +
-                number(config.head_dim()));
-  }
   if (config.position == PositionKind::learned) {
     require(size.max_positions >= 1,
             "data.tokens_per_sample: expected at least 1, got " + number(size.max_positions));

@@ -48,13 +48,6 @@ std::optional<kernels::Gate> gate_of(const at::Tensor& x, Activation activation,
   }
 }
 
-// To be filled: like a tensor, with another last dimension.
-at::Tensor empty_wide(const at::Tensor& like, std::int64_t width) {
-  std::vector<std::int64_t> sizes = like.sizes().vec();
-  sizes.back() = width;
-  return empty_rows(sizes, like.options());
-}
-
 // Some rows of a GLU, and the elements before them.
 struct GatedPart {
   kernels::GatedRows rows;
@@ -84,7 +77,7 @@ at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation) {
     return (activate(halves[0], activation) * halves[1]).to(gate_up.scalar_type());
   }
   const at::Tensor x = even_rows(gate_up);
-  const at::Tensor y = empty_wide(x, width);
+  const at::Tensor y = empty_rows(x.narrow(-1, 0, width).sizes(), x.options());
   launch_gated(x, y, [&](const kernels::Kernels& k, const GatedPart& part) {
     k.gated(*kind, in(x, part.gate_up), out(y, part.out), part.rows);
   });

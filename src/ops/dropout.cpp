@@ -65,15 +65,23 @@ at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key) {
 
 at::Tensor dropout_mask(std::int64_t samples, std::int64_t elements, double p,
                         const DropoutKey& key, const at::Device& device) {
-  if (!device.is_cpu() || !kernel_serves(device, at::kFloat, &kernels::Kernels::dropout_mask)) {
+  if (!kernel_serves(device, at::kFloat, &kernels::Kernels::dropout_mask)) {
     return dropout_mask_of(philox_bits(samples, elements, key, device), p);
   }
-  const at::Tensor mask = at::empty({samples, elements}, at::kFloat);
+  const at::Tensor mask = at::empty({samples, elements}, at::device(device).dtype(at::kFloat));
   auto* data = mask.mutable_data_ptr<float>();
-  for_parts(samples, elements, [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
-    kernels_in_use(at::kCPU).dropout_mask(kernel_mask(key, p, sample, first),
-                                          data + sample * elements + first, last - first);
-  });
+  const auto make = [&](std::int64_t sample, std::int64_t first, std::int64_t last) {
+    kernels_in_use(device.type())
+        .dropout_mask(kernel_mask(key, p, sample, first), data + sample * elements + first,
+                      last - first);
+  };
+  if (device.is_cpu()) {
+    for_parts(samples, elements, make);
+    return mask;
+  }
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    make(sample, 0, elements);
+  }
   return mask;
 }
 

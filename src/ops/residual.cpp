@@ -100,6 +100,8 @@ Gradients backward_of(const at::Tensor& sum, const at::Tensor& d_sum, const at::
     return {d_x,
             with_y ? dropout(d_x.to(branch.type), branch.drop.p, branch.drop.key) : at::Tensor()};
   }
+  // Read for the norm only. Where no branch came in it is the caller's, of any strides.
+  const at::Tensor stream = d_normed.defined() ? sum.contiguous() : sum;
   const at::Tensor stream_gradient = d_sum.defined() ? dense_like(d_sum, sum) : d_sum;
   const at::Tensor norm_gradient =
       d_normed.defined() ? d_normed.to(branch.type).contiguous() : d_normed;
@@ -108,8 +110,8 @@ Gradients backward_of(const at::Tensor& sum, const at::Tensor& d_sum, const at::
       with_y ? at::empty(sum.sizes(), sum.options().dtype(branch.type)) : at::Tensor()};
   if (d.x.defined() || d.y.defined()) {
     launch_rows(sum, branch, [&](const kernels::Kernels& k, const kernels::Residual& part) {
-      k.residual_backward(part, in(sum), optional_in(stream_gradient), optional_in(norm_gradient),
-                          optional_out(d.x), optional_out(d.y));
+      k.residual_backward(part, in(stream), optional_in(stream_gradient),
+                          optional_in(norm_gradient), optional_out(d.x), optional_out(d.y));
     });
   }
   return {d.x.defined() ? d.x : stream_gradient, d.y};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct NamedTensor;
 struct AdamWConfig {
   static constexpr const char* kName = "adamw";
   static constexpr const char* kHelp = "AdamW: decoupled weight decay (Loshchilov and Hutter 2019)";
+  static constexpr std::int64_t kStateSlots = 2;
 
   std::array<double, 2> betas{0.9, 0.98};
   double eps = 1e-8;

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ class Optimizer {
 
   // "NAME.SLOT" of each slot, in the parameters' order; loading copies into them.
   [[nodiscard]] std::vector<NamedTensor> named_state() const;
+  // Tensors kept for each parameter.
+  [[nodiscard]] std::int64_t slots() const { return std::ssize(slots_); }
   // Applied so far.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }

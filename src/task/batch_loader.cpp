@@ -24,7 +24,9 @@ std::int64_t micro_batches(const BatchLoader::Options& options) {
 
 double bytes_of_update(const BatchLoader::Options& options, double bytes_per_sample) {
   constexpr double kOverhead = sizeof(Batch) + 64;  // with what the allocator adds
-  return static_cast<double>(options.global_batch_size) * bytes_per_sample +
+  const std::int64_t rows = options.equal_rows ? micro_batches(options) * options.micro_batch_size
+                                               : options.global_batch_size;
+  return static_cast<double>(rows) * bytes_per_sample +
          kOverhead * static_cast<double>(micro_batches(options));
 }
 

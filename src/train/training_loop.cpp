@@ -105,18 +105,13 @@ bool TrainingLoop::make_update() {
   if (!measured) {
     return false;
   }
-  if (const auto fault = step_.graph_fault()) {
-    log::warn(
-        "this model's passes cannot be captured in a CUDA graph, which costs small models "
-        "speed: " +
-        *fault);
-  }
   Update update;
   update.measured = std::move(*measured);
   update.lr = learning_rate(config_.schedule, config_.optimizer.lr, state_.step, run_.total_steps);
+  measure_statistics(update);
   is_amid_change_ = true;
   if (is_to_be_applied(update)) {
-    measure_statistics(update);
+    std::swap(state_.gradient_moments, update.moments);
     step_.apply(update.measured, update.lr);
     applied_step_ = state_.step + 1;
   }
@@ -149,11 +144,15 @@ bool TrainingLoop::is_to_be_applied(const Update& update) {
 }
 
 void TrainingLoop::measure_statistics(Update& update) {
+  update.moments = state_.gradient_moments;
+  const UpdateStep::Measured& measured = update.measured;
+  if (!std::isfinite(measured.sums.loss) || !std::isfinite(measured.grad_norm)) {
+    return;
+  }
   const std::vector<at::Tensor> gradients = run_.optimizer->gradients();
   const std::int64_t step = state_.step + 1;
   if (is_multiple(step, config_.log.grad_stats_every)) {
-    update.statistics =
-        statistics_.measure(gradients, update.measured.norms, state_.gradient_moments);
+    update.statistics = statistics_.measure(gradients, measured.norms, update.moments);
   }
   if (is_multiple(step, config_.log.grad_histograms_every)) {
     update.histograms = statistics_.sample(gradients, kHistogramSamples);
@@ -175,7 +174,9 @@ void TrainingLoop::count(const Update& update) {
 }
 
 Report TrainingLoop::report_of_sums() const {
-  return run_.task->report({state_.loss_sum, state_.loss_tokens, state_.metric_sums});
+  Sums sums{state_.loss_sum, state_.loss_tokens, state_.metric_sums};
+  sums.metrics.resize(run_.task->metrics().size());  // none yet where no update was finite
+  return run_.task->report(sums);
 }
 
 void TrainingLoop::judge(const Update& update) {

@@ -35,6 +35,7 @@ class TrainingLoop {
   struct Update {
     UpdateStep::Measured measured;
     double lr = 0;
+    std::map<std::string, RunningMoments> moments;          // with this update's, where due
     std::map<std::string, log::GradientStats> statistics;   // empty unless due
     std::map<std::string, std::vector<double>> histograms;  // empty unless due
   };
@@ -45,6 +46,7 @@ class TrainingLoop {
   // before.
   bool make_update();
   [[nodiscard]] bool is_to_be_applied(const Update& update);
+  // Of a finite update, as far as they are due.
   void measure_statistics(Update& update);
   void count(const Update& update);
   // Of the updates since the last event.

@@ -6,6 +6,7 @@
 #include "config/check.h"
 #include "config/load.h"
 #include "model/footprint.h"
+#include "model/graphed_pass.h"
 #include "model/model_size.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
@@ -18,7 +19,6 @@
 #include "train/resume.h"
 #include "train/validation.h"
 #include "util/error.h"
-#include "util/memory.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -68,9 +68,10 @@ std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start
 void require_memory(const Config& config, const ModelSize& size, const Task& task,
                     at::Device device) {
   const std::int64_t length = task.sample_length();
-  require_memory_for_training(config.model, size, device);
+  const OptimizerShape optimizer{.state_slots = state_slots(config.optimizer)};
+  require_memory_for_training(config.model, size, optimizer, device);
   const MemoryEstimate estimate =
-      training_memory(config.model, size,
+      training_memory(config.model, size, optimizer,
                       {.sequences = config.train.resolved_micro_batch_size(),
                        .length = length,
                        .compute = ops::scalar_type(config.train.precision),
@@ -78,9 +79,10 @@ void require_memory(const Config& config, const ModelSize& size, const Task& tas
   const double needed = estimate.total() - 0.3 * estimate.activations;
   const double batches =
       BatchLoader::held_bytes({.global_batch_size = config.train.global_batch_size,
-                               .micro_batch_size = config.train.resolved_micro_batch_size()},
+                               .micro_batch_size = config.train.resolved_micro_batch_size(),
+                               .equal_rows = GraphedPass::possible(device)},
                               task.bytes_per_sample());
-  const auto machine = static_cast<double>(machine_memory_bytes());
+  const auto machine = ops::device_memory_bytes(at::kCPU);
   const bool shared = device.is_cpu();  // the memory of batches and model is the same
   const double beside = shared ? needed : 0;
   if (batches + beside > machine && (batches > estimate.activations || !shared)) {

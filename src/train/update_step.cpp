@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "log/console.h"
 #include "ops/runtime/stop_check.h"
 #include "optim/gradients.h"
 
@@ -51,6 +52,13 @@ at::Tensor UpdateStep::run_micro_batch(const Batch& batch, ForwardContext contex
                            : pass_.launch(tensors, context, scale);
 }
 
+void UpdateStep::warn_of_graph() {
+  if (!graph_fault().empty() && !told_fault_) {
+    told_fault_ = true;
+    log::warn("passes do not go by a CUDA graph, which costs small models speed: " + graph_fault());
+  }
+}
+
 std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>& batches,
                                                         std::int64_t update,
                                                         const std::function<bool()>& should_stop) {
@@ -78,6 +86,7 @@ std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>
   } catch (const ops::PassStopped&) {
     return std::nullopt;
   }
+  warn_of_graph();
   scaler_.unscale(optimizer_.flat_gradients());
   measured.norms = gradient_norms(optimizer_.gradients());
   const at::Tensor figures =
@@ -97,14 +106,6 @@ Verdict UpdateStep::judge(const Measured& measured, const TrainConfig& policy,
 void UpdateStep::apply(const Measured& measured, double lr) {
   clip_gradients(optimizer_.flat_gradients(), global_norm(measured.norms), options_.clip_norm);
   optimizer_.step(lr);
-}
-
-std::optional<std::string> UpdateStep::graph_fault() {
-  if (pass_.fault().empty() || told_fault_) {
-    return std::nullopt;
-  }
-  told_fault_ = true;
-  return pass_.fault();
 }
 
 }  // namespace transnormer

@@ -59,12 +59,14 @@ class UpdateStep {
   // Clips the gradients and lets the optimizer go one step.
   void apply(const Measured& measured, double lr);
 
-  // Why passes are not captured in a CUDA graph though there is a GPU; told once, else nothing.
-  [[nodiscard]] std::optional<std::string> graph_fault();
+  // Why passes do not go by a CUDA graph though there is a GPU, or nothing; measure() warns of it,
+  // once.
+  [[nodiscard]] const std::string& graph_fault() const { return pass_.fault(); }
 
  private:
   [[nodiscard]] at::Tensor run_micro_batch(const Batch& batch, ForwardContext context,
                                            const at::Tensor& scale);
+  void warn_of_graph();
 
   TransNormer& model_;
   Optimizer& optimizer_;

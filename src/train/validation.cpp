@@ -12,8 +12,8 @@ namespace transnormer {
 bool is_validation_due(const TrainingRun& run) {
   const std::int64_t every = run.config.validation.every;
   const std::int64_t step = run.state.step;
-  return !run.task->validation_digest().empty() && step > 0 && run.state.validated_step != step &&
-         (step % every == 0 || step == run.total_steps);
+  return every > 0 && !run.task->validation_digest().empty() && step > 0 &&
+         run.state.validated_step != step && (step % every == 0 || step == run.total_steps);
 }
 
 std::optional<Report> validate(const TrainingRun& run, const std::function<bool()>& should_stop) {

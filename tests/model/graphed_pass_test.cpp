@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/runtime/stop_check.h"
+
 namespace transnormer {
 namespace {
 
@@ -23,6 +25,7 @@ TEST(CapturePlan, CapturesAKindThatComesInASecondUpdateAndReplaysItFromThenOn) {
   EXPECT_EQ(plan.next(kind_of(1), 0), Step::run);
   EXPECT_EQ(plan.next(kind_of(1), 0), Step::run);  // another micro-batch of the same update
   EXPECT_EQ(plan.next(kind_of(1), 1), Step::capture);
+  plan.captured(kind_of(1));
   EXPECT_EQ(plan.next(kind_of(1), 1), Step::replay);
   EXPECT_EQ(plan.next(kind_of(1), 2), Step::replay);
 }
@@ -31,6 +34,7 @@ TEST(CapturePlan, LeavesItsGraphForNoUpdateThatComesOnceAnEpoch) {
   CapturePlan plan;
   (void)plan.next(kind_of(1), 0);
   (void)plan.next(kind_of(1), 1);
+  plan.captured(kind_of(1));
   for (std::int64_t update = 2; update < 8; update += 3) {
     EXPECT_EQ(plan.next(kind_of(2), update), Step::run);
     EXPECT_EQ(plan.next(kind_of(2), update), Step::run);
@@ -44,6 +48,9 @@ TEST(CapturePlan, CapturesTheFirstKindOfUpdatesWhoseLastMicroBatchIsSmaller) {
   for (std::int64_t update = 0; update < 4; ++update) {
     const Step first = update == 0 ? Step::run : update == 1 ? Step::capture : Step::replay;
     EXPECT_EQ(plan.next(kind_of(1), update), first);
+    if (first == Step::capture) {
+      plan.captured(kind_of(1));
+    }
     EXPECT_EQ(plan.next(kind_of(1), update), update == 0 ? Step::run : Step::replay);
     EXPECT_EQ(plan.next(kind_of(2), update), Step::run);  // the rest
   }
@@ -53,10 +60,24 @@ TEST(CapturePlan, GoesOverToAKindThatStays) {
   CapturePlan plan;
   (void)plan.next(kind_of(1), 0);
   (void)plan.next(kind_of(1), 1);
+  plan.captured(kind_of(1));
   EXPECT_EQ(plan.next(kind_of(2), 2), Step::run);
   EXPECT_EQ(plan.next(kind_of(2), 3), Step::capture);
+  plan.captured(kind_of(2));
   EXPECT_EQ(plan.next(kind_of(2), 4), Step::replay);
   EXPECT_EQ(plan.next(kind_of(1), 5), Step::run);  // the old graph is gone
+}
+
+TEST(CapturePlan, ReplaysNothingWhereACaptureCameToNothing) {
+  CapturePlan plan;
+  (void)plan.next(kind_of(1), 0);
+  (void)plan.next(kind_of(1), 1);
+  plan.captured(kind_of(1));
+  (void)plan.next(kind_of(2), 2);
+  EXPECT_EQ(plan.next(kind_of(2), 3), Step::capture);
+  EXPECT_EQ(plan.next(kind_of(1), 4), Step::run);  // the former graph is gone
+  EXPECT_EQ(plan.next(kind_of(2), 5), Step::run);
+  EXPECT_EQ(plan.next(kind_of(2), 6), Step::capture);
 }
 
 TEST(GraphedPass, RunsThePassAsItIsOnACpu) {
@@ -89,6 +110,9 @@ class CapturedPass : public testing::Test {
         std::vector<at::Tensor>{weight, unused},
         [this](const Tensors& batch, const ForwardContext&, const at::Tensor& scale) {
           ++runs;
+          if (std::exchange(stopped, false)) {
+            throw ops::PassStopped();
+          }
           const at::Tensor given = batch.at("inputs").to(at::kFloat);
           weight.mutable_grad().add_(given * scale);
           sums = (given * weight.detach()).sum().unsqueeze(0);
@@ -129,6 +153,7 @@ class CapturedPass : public testing::Test {
   const at::Tensor x = at::tensor({4.F, -5.F, 6.F});
   std::optional<GraphedPass> pass_;
   std::int64_t updates = 0;
+  bool stopped = false;  // the next pass, by what it asks on its way
   int runs = 0;
   int captures = 0;
   int replays = 0;
@@ -191,6 +216,19 @@ TEST_F(CapturedPass, IsTriedAgainAfterAPassThatOverflows) {
     expect_right(x);
   }
   EXPECT_EQ(captures, 2);
+  EXPECT_EQ(pass_->fault(), "");
+}
+
+TEST_F(CapturedPass, IsCapturedLaterWhereTheLaunchedOneWasStopped) {
+  make();
+  expect_right(x);
+  stopped = true;
+  EXPECT_THROW((void)update(x), ops::PassStopped);
+  for (int i = 0; i < 4; ++i) {
+    expect_right(x + i);
+  }
+  EXPECT_EQ(captures, 1);
+  EXPECT_EQ(replays, 3);
   EXPECT_EQ(pass_->fault(), "");
 }
 

@@ -86,6 +86,23 @@ TEST(Visibility, SegmentsOfARowDoNotSeeEachOther) {
   }
 }
 
+// Blocks then begin at no multiple of their length.
+TEST(Visibility, PaddingInFrontIsNotSeenWherePositionsAreNamed) {
+  const at::NoGradGuard no_grad;
+  constexpr std::int64_t kFront = 5, kTokens = 19;
+  const at::Tensor tokens = random_tokens(2, kTokens, 4);
+  const at::Tensor padded = at::cat({at::full({2, kFront}, 7, at::kLong), tokens}, 1);
+  const at::Tensor time = at::arange(kFront + kTokens, at::kLong).expand({2, -1});
+  ForwardContext context;
+  context.visibility.padding = time < kFront;
+  context.positions = (time - kFront).clamp_min(0);
+  for (const auto& [name, config] : both_ways()) {
+    const auto model = make_model(config);
+    const at::Tensor found = model->forward(padded, context).narrow(1, kFront, kTokens);
+    EXPECT_LT(relative_error(found, model->forward(tokens, {})), 1e-5) << name;
+  }
+}
+
 TEST(Visibility, PositionsThatAreNamedStandInThePlaceOfTheOwn) {
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = random_tokens(2, 9);
@@ -100,6 +117,23 @@ TEST(Visibility, PositionsThatAreNamedStandInThePlaceOfTheOwn) {
     if (config.position != PositionKind::none) {
       EXPECT_GT(relative_error(model->forward(tokens, moved), own), 1e-3) << name;
     }
+  }
+}
+
+// LRPE is of differences: without other positions, where all begin shows nowhere.
+TEST(Visibility, PositionsThatAreAllMovedChangeNothingInRelativeEncodings) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = random_tokens(2, 19);
+  ForwardContext running;
+  running.positions = at::arange(19).expand({2, 19}).contiguous();
+  ForwardContext moved;
+  moved.positions = running.positions + 5;
+  for (auto [name, config] : both_ways()) {
+    config.position = PositionKind::none;
+    const auto model = make_model(config);
+    const at::Tensor own = model->forward(tokens, running);
+    EXPECT_LT(relative_error(model->forward(tokens, moved), own), 1e-5) << name;
+    EXPECT_LT(relative_error(model->forward(tokens, {}), own), 1e-5) << name;
   }
 }
 

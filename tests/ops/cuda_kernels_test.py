@@ -24,7 +24,7 @@ GPUS = ("sm_80", "sm_90")
 SPILLED = 16
 
 # The entry points of ops/cuda/launcher.cuh, with the threads of a block that they start.
-THREADS = {"run_elements": 256, "run_maps": 256, "run_rows": 256, "run_blocks": 512,
+THREADS = {"run_elements": 256, "run_elementwise": 256, "run_rows": 256, "run_blocks": 512,
            "run_blocks_shared": 256}
 
 

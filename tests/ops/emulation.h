@@ -77,7 +77,7 @@ struct EmulatedLauncher {
     }
   }
   template <typename Body>
-  static void maps(std::int64_t count, const Body& body) {
+  static void elementwise(std::int64_t count, const Body& body) {
     elements(count, [&](std::int64_t i) { body.put(i, body.make(i)); });
   }
   template <typename Body>

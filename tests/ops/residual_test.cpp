@@ -100,6 +100,17 @@ TEST_P(Residual, WithoutABranchTheStreamPassesAndGathersBothGradients) {
   EXPECT_LT(distance(a.grad(), gradient_of(f, weights(), values(x))), 2 * unit);
 }
 
+TEST_P(Residual, AStreamThatIsNotDenseHasTheGradientsOfOneThatIs) {
+  const at::Tensor a = leaf(x), b = leaf(x);
+  const auto dense = residual_srms_norm(a, {}, {}, kEps, type);
+  torch::autograd::backward({dense.stream, dense.normed}, {g_stream, g_norm});
+  const auto turned = residual_srms_norm(b.transpose(0, 1), {}, {}, kEps, type);
+  EXPECT_LT(distance(turned.normed.transpose(0, 1), dense.normed), unit);
+  torch::autograd::backward({turned.stream, turned.normed},
+                            {g_stream.transpose(0, 1), g_norm.transpose(0, 1)});
+  EXPECT_LT(distance(b.grad(), a.grad()), 2 * unit);
+}
+
 TEST_P(Residual, AMissingGradientCountsAsZero) {
   const at::Tensor a = leaf(x), b = leaf(y);
   const auto made = residual_srms_norm(a, b, drop, kEps, type);

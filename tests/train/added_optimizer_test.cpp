@@ -39,6 +39,7 @@ class SignMomentum final : public Optimizer {
 struct SignMomentumConfig {
   static constexpr const char* kName = "sign_momentum";
   static constexpr const char* kHelp = "The sign of the running mean of the gradient";
+  static constexpr std::int64_t kStateSlots = 2;
   double momentum = 0.9;
   void visit(FieldVisitor& visitor) {
     visitor.number({"momentum", "Decay of the running mean", OnResume::warn}, momentum,

@@ -24,6 +24,8 @@ using Sets = std::vector<std::string>;
 constexpr std::int64_t kLength = 6;
 constexpr std::int64_t kValidation = 1000;  // number of the first sample for validation
 
+std::int64_t broken_update = -1;  // whose loss is not a number
+
 // Whether a row of tokens has more of token 4 than of token 5. The model's last hidden state is
 // read by the first row of the output layer; the loss is the logistic one, the better model is the
 // one that is right more often.
@@ -67,7 +69,9 @@ class MajorityTask : public Task {
     const at::Tensor score = model.logits(hidden, context).select(-1, 0);
     const at::Tensor& label = batch.at("labels");
     const at::Tensor is_sample = label.ge(0).to(at::kFloat);
+    const double weight = context.training && context.update == broken_update ? NAN : 1;
     const at::Tensor summed =
+        weight *
         (at::binary_cross_entropy_with_logits(score, label.clamp_min(0), {}, {}, 0) * is_sample)
             .sum();
     const at::Tensor right = (score.gt(0).eq(label.gt(0.5)).to(at::kFloat) * is_sample).sum();
@@ -174,6 +178,26 @@ TEST(AnAddedTask, DecidesWhichValidationIsTheBest) {
   }
   EXPECT_EQ(run->state.best_step, best_step);
   EXPECT_EQ(run->state.best_valid_figures.at("accuracy"), best);
+}
+
+// Nothing to report a mean of yet.
+TEST(AnAddedTask, SurvivesAFirstUpdateThatIsNotFinite) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", steps("3")));
+  broken_update = 0;
+  Recorded recorded;
+  ASSERT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  broken_update = -1;
+  EXPECT_EQ(recorded.train.front().skipped_updates, 1);
+  EXPECT_EQ(recorded.train.back().figures.at(0).first, "accuracy");
+}
+
+TEST(AnAddedTask, IsNotValidatedWhereValidationIsOff) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", steps("3", {"validation.every=0"})));
+  Recorded recorded;
+  ASSERT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_TRUE(recorded.valid.empty());
 }
 
 TEST(AnAddedTask, GoesOnFromACheckpointWithTheSameBits) {

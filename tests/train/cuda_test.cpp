@@ -86,7 +86,7 @@ Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType co
       step.apply(*measured, 1e-3);
     }
   }
-  EXPECT_EQ(step.graph_fault().value_or(""), "");
+  EXPECT_EQ(step.graph_fault(), "");
   return trained;
 }
 

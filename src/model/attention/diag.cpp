@@ -32,7 +32,9 @@ class DiagAttention : public ProjectedAttention {
  protected:
   [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ForwardContext& context, AttentionState* state) override {
-    const ops::Encoding encoded = encoding(context, config_.block);
+    // Blocks begin at multiples of their length, unless positions are named.
+    const ops::Encoding encoded =
+        encoding(context, context.positions.defined() ? 0 : config_.block);
     if (state == nullptr) {
       return whole_blocks(q, k, v, context, encoded);
     }

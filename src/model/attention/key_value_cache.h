@@ -18,16 +18,17 @@ class KeyValueCache : public AttentionState {
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] std::int64_t bytes() const override;
 
-  // k, v: [batch, time, heads, head_dim]; at most limit - size() tokens.
+  // k: [batch, time, heads, key_dim]; v: [batch, time, heads, value_dim]; at most limit - size()
+  // tokens.
   void append(const at::Tensor& k, const at::Tensor& v);
   void clear() { size_ = 0; }
 
-  // [batch, size(), heads, head_dim].
+  // [batch, size(), heads, key_dim] and [batch, size(), heads, value_dim].
   [[nodiscard]] at::Tensor keys() const { return keys_.narrow(1, 0, size_); }
   [[nodiscard]] at::Tensor values() const { return values_.narrow(1, 0, size_); }
 
  private:
-  void reserve(std::int64_t tokens, const at::Tensor& like);
+  void reserve(std::int64_t tokens, const at::Tensor& k, const at::Tensor& v);
 
   std::int64_t limit_;
   std::int64_t size_ = 0;

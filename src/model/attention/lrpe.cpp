@@ -2,11 +2,20 @@
 
 #include <ATen/ATen.h>
 
+#include "util/error.h"
+
 namespace transnormer {
 
 Lrpe::Lrpe(std::int64_t head_dim, at::Device device)
     : theta_(register_parameter("theta", at::empty({head_dim / 2}, at::device(device)))),
-      reflect_(register_buffer("reflect", at::empty({head_dim}, at::device(device)))) {}
+      reflect_(register_buffer("reflect", at::empty({head_dim}, at::device(device)))) {
+  if (head_dim % 2 != 0) {
+    throw UserError(
+        "model.lrpe: expected an even width of a head's queries and keys (model.dim / model.heads, "
+        "unless the attention has one of its own), since it turns pairs, got " +
+        std::to_string(head_dim));
+  }
+}
 
 ops::Encoding Lrpe::encoding(const ForwardContext& context, std::int64_t period) const {
   return {.feature = {},

@@ -16,6 +16,7 @@ namespace transnormer {
 // vector that stays, a buffer.
 class Lrpe : public torch::nn::Module, public Initializable {
  public:
+  // head_dim: of queries and keys; throws UserError where it is odd.
   Lrpe(std::int64_t head_dim, at::Device device);
 
   // For queries and keys, at the context's positions; period: see ops::lrpe.

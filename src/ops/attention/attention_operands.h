@@ -24,7 +24,7 @@ struct AttentionOperands {
   at::Tensor v;
 };
 
-// New tensors for the gradients: the parts of one where q, k, v are (see ops/joint.h).
+// New tensors for the gradients: the parts of one where q, k, v are (see ops/attention/joint.h).
 [[nodiscard]] AttentionOperands unfilled_gradients(const AttentionOperands& x);
 
 // The names that kernels have for an encoding's feature map, and its table of rotations (empty

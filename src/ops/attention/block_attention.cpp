@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <optional>
 
@@ -168,26 +169,8 @@ struct BlockAttention : torch::autograd::Function<BlockAttention> {
   }
 };
 
-// By the library's attention, of operands that are encoded already, with plain visibility. Blocks
-// are sequences of their own; what the last one lacks is padded behind its end, where no token sees
-// it.
-at::Tensor fused_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const BlockAttentionOptions& options) {
-  const std::int64_t batch = q.size(0);
-  const std::int64_t time = q.size(1);
-  const std::int64_t block = std::min(options.block, time);
-  const std::int64_t blocks = (time + block - 1) / block;
-  const auto cut = [&](const at::Tensor& x) {
-    const std::int64_t lacking = blocks * block - time;
-    const at::Tensor whole = lacking > 0 ? at::constant_pad_nd(x, {0, 0, 0, 0, 0, lacking}) : x;
-    return whole.reshape({batch * blocks, block, x.size(2), x.size(3)}).transpose(1, 2);
-  };
-  return at::scaled_dot_product_attention(cut(q), cut(k), cut(v), {}, 0, true, options.scale)
-      .transpose(1, 2)
-      .reshape({batch, blocks * block, q.size(2), v.size(3)})
-      .narrow(1, 0, time);
-}
-
+// By the library's attention, of operands that are encoded already. `tokens`: null, or of which
+// they were gathered.
 at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              bool causal, double scale, const RowsOfTokens* tokens) {
   std::optional<at::Tensor> seen;
@@ -200,6 +183,24 @@ at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at:
   return at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
                                           seen, 0, causal, scale)
       .transpose(1, 2);
+}
+
+// The same with plain visibility in blocks: these are sequences of their own; what the last one
+// lacks is padded behind its end, where no token sees it.
+at::Tensor fused_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const BlockAttentionOptions& options) {
+  const std::int64_t batch = q.size(0);
+  const std::int64_t time = q.size(1);
+  const std::int64_t block = std::min(options.block, time);
+  const std::int64_t blocks = (time + block - 1) / block;
+  const auto cut = [&](const at::Tensor& x) {
+    const std::int64_t lacking = blocks * block - time;
+    const at::Tensor whole = lacking > 0 ? at::constant_pad_nd(x, {0, 0, 0, 0, 0, lacking}) : x;
+    return whole.reshape({batch * blocks, block, x.size(2), x.size(3)});
+  };
+  return library_attention(cut(q), cut(k), cut(v), /*causal=*/true, options.scale, nullptr)
+      .reshape({batch, blocks * block, q.size(2), v.size(3)})
+      .narrow(1, 0, time);
 }
 
 // Of operands that are encoded already. `tokens`: null, or of which they were gathered.
@@ -266,16 +267,45 @@ at::Tensor step_forward(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return y;
 }
 
+enum class Way : std::uint8_t {
+  encoding_kernel,  // a kernel of ours, which encodes on the fly
+  gathered_rows,    // of tokens that see one another, each by a way of its own
+  // Of operands that are encoded before:
+  library,  // the library's fused attention, in blocks
+  kernel,   // a kernel of ours
+  tensors,
+};
+
+Way choose(const at::Tensor& q, const at::Tensor& v, const BlockAttentionOptions& options) {
+  const bool library =
+      options.block > 0 && options.visibility.plain() && fused_attention_serves(q, v, options);
+  if (library && prefers_fused_attention(q)) {
+    return Way::library;
+  }
+  if (kernel_fits(q, v, options)) {
+    return Way::encoding_kernel;
+  }
+  if (!options.visibility.whole_rows()) {
+    return Way::gathered_rows;
+  }
+  BlockAttentionOptions encoded = options;
+  encoded.encoding = {};
+  if (kernel_fits(q, v, encoded)) {
+    return Way::kernel;
+  }
+  const bool replaces = q.is_cuda() && operator_choices().fused_attention != Use::never;
+  return library && replaces ? Way::library : Way::tensors;
+}
+
 }  // namespace
 
 at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const BlockAttentionOptions& options) {
-  const bool fused =
-      options.block > 0 && options.visibility.plain() && fused_attention_serves(q, v, options);
-  if (!(fused && prefers_fused_attention(q)) && kernel_fits(q, v, options)) {
+  const Way way = choose(q, v, options);
+  if (way == Way::encoding_kernel) {
     return EncodedBlockAttention::apply(q, k, v, theta_of(options.encoding), options);
   }
-  if (!options.visibility.whole_rows()) {
+  if (way == Way::gathered_rows) {
     const Groups groups(options.visibility, q.size(0), q.size(1), options.block, q.device());
     return by_groups(groups, q, k, v, options.encoding,
                      [&](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -287,13 +317,10 @@ at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   const at::Tensor key = encode(k, options.encoding);
   BlockAttentionOptions encoded = options;
   encoded.encoding = {};
-  const bool prefers = prefers_fused_attention(q);
-  const bool serves = kernel_fits(query, v, encoded);
-  const bool replaces = q.is_cuda() && operator_choices().fused_attention != Use::never;
-  if (fused && (prefers || (replaces && !serves))) {
-    return fused_blocks(query, key, v, options);
+  if (way == Way::library) {
+    return fused_blocks(query, key, v, encoded);
   }
-  if (serves) {
+  if (way == Way::kernel) {
     return EncodedBlockAttention::apply(query, key, v, std::nullopt, encoded);
   }
   return by_tensors(query, key, v, encoded, nullptr);

@@ -26,8 +26,9 @@ struct BlockAttentionOptions {
 // sums in fp32, on every device by fp32 products, except where the library's fused attention serves
 // (softmax without dropout, one width): with block 0, and, with plain visibility, on a GPU in half
 // precision or at sizes that our kernels have no room for (a block of 128 with heads 128 wide). The
-// kernels (block 1 to 256, plain visibility, one width, no
-// positions named) keep q, k, v and the table of rotations only.
+// kernels (block 1 to 256, plain visibility, one width, no positions named) keep q, k, v and the
+// table of rotations only. An encoding's period, if any, must be `block`, and its first position a
+// multiple of that; where rows are gathered (padding or segments) it has no effect.
 //
 // Dropout's masks are functions of a weight's number in its sample: with plain visibility
 // (head * time + t) * block + s, s counted in the block; else (head * 2^24 + t) * 2^24 + s, both
@@ -36,7 +37,8 @@ struct BlockAttentionOptions {
                                          const at::Tensor& v, const BlockAttentionOptions& options);
 
 // New queries against keys and values that include earlier ones of the same block (a decoding
-// cache): k, v: [batch, past + time, heads, head_dim]. Without gradients.
+// cache): k: [batch, past + time, heads, key_dim]; v: [batch, past + time, heads, value_dim].
+// Without gradients.
 [[nodiscard]] at::Tensor attention_step(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, ScoreKind score, double scale);
 

@@ -111,10 +111,6 @@ class Tiles {
   std::int64_t rows_;
 };
 
-at::Tensor transposed(const at::Tensor& x) {
-  return x.transpose(-1, -2);
-}
-
 }  // namespace
 
 at::Tensor tiled_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -127,8 +123,8 @@ at::Tensor tiled_forward(const at::Tensor& q, const at::Tensor& k, const at::Ten
   for (std::int64_t first = 0; first < tiles.length(); first += tiles.rows()) {
     const std::int64_t last = std::min(first + tiles.rows(), tiles.length());
     const std::int64_t reach = tiles.reach(last);
-    at::Tensor weights = tiles.weights(
-        at::matmul(query.slice(3, first, last), transposed(key.slice(3, 0, reach))), first);
+    at::Tensor weights =
+        tiles.weights(at::matmul(query.slice(3, first, last), key.slice(3, 0, reach).mT()), first);
     if (tiles.drops()) {
       weights *= tiles.dropout(first, last, query);
     }
@@ -155,20 +151,20 @@ BlockAttentionGradients tiled_backward(const at::Tensor& q, const at::Tensor& k,
     const at::Tensor rows = query.slice(3, first, last);
     const at::Tensor keys = key.slice(3, 0, reach);
     const at::Tensor g = gradient.slice(3, first, last);
-    const at::Tensor weights = tiles.weights(at::matmul(rows, transposed(keys)), first);
-    at::Tensor d_weights = at::matmul(g, transposed(value.slice(3, 0, reach)));
+    const at::Tensor weights = tiles.weights(at::matmul(rows, keys.mT()), first);
+    at::Tensor d_weights = at::matmul(g, value.slice(3, 0, reach).mT());
     at::Tensor dropped = weights;
     if (tiles.drops()) {
       const at::Tensor mask = tiles.dropout(first, last, query);
       dropped = weights * mask;
       d_weights *= mask;
     }
-    d_value.slice(3, 0, reach).add_(at::matmul(transposed(dropped), g));
+    d_value.slice(3, 0, reach).add_(at::matmul(dropped.mT(), g));
     const at::Tensor d_scores = options.score == ScoreKind::softmax
                                     ? weights * (d_weights - (weights * d_weights).sum(-1, true))
                                     : d_weights.masked_fill(weights <= 0, 0);
     d_query.slice(3, first, last).copy_(at::matmul(d_scores, keys) * options.scale);
-    d_key.slice(3, 0, reach).add_(at::matmul(transposed(d_scores), rows));
+    d_key.slice(3, 0, reach).add_(at::matmul(d_scores.mT(), rows));
   }
   return {tiles.join(d_query, q.scalar_type()), tiles.join(d_key, k.scalar_type()),
           tiles.join(d_value, v.scalar_type())};

@@ -16,8 +16,8 @@ struct Encoding {
   at::Tensor theta;    // undefined: no LRPE
   at::Tensor reflect;  // as long as theta is defined
   std::int64_t first_position = 0;
-  std::int64_t period = 0;
-  at::Tensor positions{};  // int64 [batch, time], in the place of first_position + t; or undefined
+  std::int64_t period = 0;  // of the blocks, where they begin at its multiples; 0: none
+  at::Tensor positions{};   // int64 [batch, time], in the place of first_position + t; or undefined
 };
 
 // x [batch, time, heads, dim] encoded, by an operator of its own for each step and rounded to x's

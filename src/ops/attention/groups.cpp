@@ -174,6 +174,7 @@ Encoding Groups::gather(const Encoding& encoding) const {
     const at::Tensor position = encoding.positions.defined()
                                     ? encoding.positions.reshape({-1}).index_select(0, token_)
                                     : token_.remainder(time_) + encoding.first_position;
+    gathered.period = 0;  // rows begin anywhere in one
     gathered.positions = at::zeros({places_}, token_.options())
                              .index_copy_(0, place_, position.to(at::kLong))
                              .unsqueeze(0);

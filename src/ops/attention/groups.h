@@ -41,7 +41,8 @@ class Groups {
   // Back from parts of all rows, in their order, to [batch, time, heads, dim]; zero at padding.
   [[nodiscard]] at::Tensor scatter(const std::vector<at::Tensor>& parts) const;
 
-  // The same encoding for gathered tokens, which keep their positions.
+  // The same encoding for gathered tokens, which keep their positions. It has no period: where
+  // blocks do not begin at its multiples, it would tear a block's positions apart.
   [[nodiscard]] Encoding gather(const Encoding& encoding) const;
 
  private:

@@ -20,9 +20,9 @@ struct LinearAttentionOptions {
 // half's largest number. States, sums and, on every device, their products are fp32.
 //
 // Where the visibility is plain and the encoding names no positions, rows may be strided (the parts
-// of a joint projection: see ops/joint.h); then nothing is copied, and the gradients are the parts
-// of one tensor too. The backward pass keeps q, k, v (and the table of rotations) only and makes
-// the states again. Elsewhere padding is left out and segments become rows
+// of a joint projection: see ops/attention/joint.h); then nothing is copied, and the gradients are
+// the parts of one tensor too. The backward pass keeps q, k, v (and the table of rotations) only
+// and makes the states again. Elsewhere padding is left out and segments become rows
 // (ops/attention/groups.h).
 [[nodiscard]] at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v,

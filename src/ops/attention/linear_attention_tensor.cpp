@@ -45,10 +45,6 @@ at::Tensor sums_after(const at::Tensor& x) {
   return sums_before(x.flip(2)).flip(2);
 }
 
-at::Tensor transposed(const at::Tensor& x) {
-  return x.transpose(-1, -2);
-}
-
 // [batch, time, heads, d] -> fp32 [batch, heads, time, d].
 at::Tensor by_heads(const at::Tensor& x) {
   return x.to(at::kFloat).transpose(1, 2);
@@ -71,13 +67,13 @@ at::Tensor chunked_forward(const at::Tensor& q, const at::Tensor& k, const at::T
   const at::Tensor query = chunks(q);
   const at::Tensor key = chunks(k);
   const at::Tensor value = chunks(v);
-  const at::Tensor grown = at::matmul(transposed(key), value);
+  const at::Tensor grown = at::matmul(key.mT(), value);
   at::Tensor before = sums_before(grown);
   if (state.defined()) {
     before += state.unsqueeze(2);
     at::Tensor(state).copy_(before.select(2, -1) + grown.select(2, -1));
   }
-  const at::Tensor inside = at::matmul(query, transposed(key)).tril();
+  const at::Tensor inside = at::matmul(query, key.mT()).tril();
   return merged(at::matmul(query, before) + at::matmul(inside, value), q.size(1), result_type(q));
 }
 
@@ -87,20 +83,19 @@ LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor&
   const at::Tensor key = chunks(k);
   const at::Tensor value = chunks(v);
   const at::Tensor gradient = chunks(d_out);
-  const at::Tensor before = sums_before(at::matmul(transposed(key), value));
-  const at::Tensor after = sums_after(at::matmul(transposed(query), gradient));
-  const at::Tensor scores = at::matmul(query, transposed(key)).tril();
-  const at::Tensor d_scores = at::matmul(gradient, transposed(value)).tril();
-  const at::Tensor d_q = at::matmul(gradient, transposed(before)) + at::matmul(d_scores, key);
-  const at::Tensor d_k =
-      at::matmul(value, transposed(after)) + at::matmul(transposed(d_scores), query);
-  const at::Tensor d_v = at::matmul(key, after) + at::matmul(transposed(scores), gradient);
+  const at::Tensor before = sums_before(at::matmul(key.mT(), value));
+  const at::Tensor after = sums_after(at::matmul(query.mT(), gradient));
+  const at::Tensor scores = at::matmul(query, key.mT()).tril();
+  const at::Tensor d_scores = at::matmul(gradient, value.mT()).tril();
+  const at::Tensor d_q = at::matmul(gradient, before.mT()) + at::matmul(d_scores, key);
+  const at::Tensor d_k = at::matmul(value, after.mT()) + at::matmul(d_scores.mT(), query);
+  const at::Tensor d_v = at::matmul(key, after) + at::matmul(scores.mT(), gradient);
   return {merged(d_q, q.size(1), q.scalar_type()), merged(d_k, q.size(1), k.scalar_type()),
           merged(d_v, q.size(1), v.scalar_type())};
 }
 
 at::Tensor bidirectional_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const at::Tensor sum = at::matmul(transposed(by_heads(k)), by_heads(v));
+  const at::Tensor sum = at::matmul(by_heads(k).mT(), by_heads(v));
   return by_times(at::matmul(by_heads(q), sum), result_type(q));
 }
 
@@ -109,10 +104,10 @@ LinearAttentionGradients bidirectional_backward(const at::Tensor& q, const at::T
   const at::Tensor key = by_heads(k);
   const at::Tensor value = by_heads(v);
   const at::Tensor gradient = by_heads(d_out);
-  const at::Tensor sum = at::matmul(transposed(key), value);
-  const at::Tensor d_sum = at::matmul(transposed(by_heads(q)), gradient);
-  return {by_times(at::matmul(gradient, transposed(sum)), q.scalar_type()),
-          by_times(at::matmul(value, transposed(d_sum)), k.scalar_type()),
+  const at::Tensor sum = at::matmul(key.mT(), value);
+  const at::Tensor d_sum = at::matmul(by_heads(q).mT(), gradient);
+  return {by_times(at::matmul(gradient, sum.mT()), q.scalar_type()),
+          by_times(at::matmul(value, d_sum.mT()), k.scalar_type()),
           by_times(at::matmul(key, d_sum), v.scalar_type())};
 }
 

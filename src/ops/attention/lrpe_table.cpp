@@ -68,6 +68,10 @@ at::Tensor position_numbers(const Positions& positions, std::int64_t time,
 LrpeTable::LrpeTable(const at::Tensor& theta, const at::Tensor& reflect, std::int64_t time,
                      const Positions& positions)
     : unit_(reflect.contiguous()) {
+  if (time == 1 && fill_one(theta, positions)) {
+    one_ = true;
+    return;
+  }
   const at::Tensor wide = theta.detach().to(at::kDouble).contiguous();
   const std::int64_t period = positions.period;
   const bool whole_period = !positions.each.defined() && period > 0 && time >= period;
@@ -84,6 +88,24 @@ LrpeTable::LrpeTable(const at::Tensor& theta, const at::Tensor& reflect, std::in
   const auto* numbers = number.const_data_ptr<std::int64_t>();
   fill(wide.const_data_ptr<double>(), wide.numel(), numbers, number.numel(),
        period > 0 ? PositionRange{0, period} : range_of(numbers, number.numel()));
+}
+
+bool LrpeTable::fill_one(const at::Tensor& theta, const Positions& positions) {
+  if (!theta.is_cpu() || theta.scalar_type() != at::kFloat || !theta.is_contiguous() ||
+      positions.each.defined() || positions.first < 0 ||
+      2 * theta.numel() > static_cast<std::int64_t>(one_rotation_.size())) {
+    return false;
+  }
+  one_position_ = static_cast<double>(positions.period > 0 ? positions.first % positions.period
+                                                           : positions.first);
+  const auto* angles = theta.const_data_ptr<float>();
+  const auto count = static_cast<std::size_t>(theta.numel());
+  for (std::size_t i = 0; i < count; ++i) {
+    const double angle = one_position_ * static_cast<double>(angles[i]);
+    one_rotation_[2 * i] = static_cast<float>(std::cos(angle));
+    one_rotation_[2 * i + 1] = static_cast<float>(std::sin(angle));
+  }
+  return true;
 }
 
 void LrpeTable::fill(const double* angles, std::int64_t count, const std::int64_t* numbers,
@@ -130,6 +152,13 @@ void LrpeTable::fill(const double* angles, std::int64_t count, const std::int64_
 kernels::Lrpe LrpeTable::view() const {
   if (empty()) {
     return {};
+  }
+  if (one_) {
+    return {.rotation = one_rotation_.data(),
+            .position = &one_position_,
+            .unit = unit_.const_data_ptr<float>(),
+            .first = 0,
+            .rows = 1};
   }
   if (device_rotation_.defined()) {
     return {.rotation = device_rotation_.const_data_ptr<float>(),

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct PositionRange {
 // The rotations by position * theta that kernels::Lrpe reads: of each time, or of each position
 // where a whole period or more of them comes up one by one. An angle is put together from a coarse
 // and a fine rotation, each formed in double: two products for each element of the table in place
-// of two trigonometric functions. On a GPU each by itself, in its memory.
+// of two trigonometric functions. On a GPU each by itself, in its memory. The table of one time on
+// a CPU, which decoding makes for each layer and token, lies in the object and asks for no memory.
 class LrpeTable {
  public:
   LrpeTable() = default;  // of no LRPE
@@ -41,11 +43,16 @@ class LrpeTable {
   [[nodiscard]] kernels::Lrpe view() const;
 
  private:
+  // Of one time; false where that takes memory.
+  [[nodiscard]] bool fill_one(const at::Tensor& theta, const Positions& positions);
   // Of the given positions, all of which lie in the range.
   void fill(const double* angles, std::int64_t count, const std::int64_t* numbers,
             std::int64_t rows, const PositionRange& range);
 
   at::Tensor unit_;
+  bool one_ = false;
+  double one_position_ = 0;
+  std::array<float, 256> one_rotation_{};  // of heads up to this width
   std::int64_t first_ = 0;
   std::vector<double> position_;
   std::vector<float> rotation_;

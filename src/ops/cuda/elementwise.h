@@ -162,8 +162,9 @@ struct Elementwise {
     const GatedRows all = with_strides(given);
     by_type(gate_up.type, [&](auto* t) {
       kernels::by_gate(kind, [&]<typename Act>() {
-        Launcher::maps(all.rows * all.width, GatedElement<Act, std::remove_pointer_t<decltype(t)>>{
-                                                 as(gate_up, t), as(out, t), all});
+        Launcher::elementwise(
+            all.rows * all.width,
+            GatedElement<Act, std::remove_pointer_t<decltype(t)>>{as(gate_up, t), as(out, t), all});
       });
     });
   }
@@ -173,27 +174,30 @@ struct Elementwise {
     const GatedRows all = with_strides(given);
     by_type(gate_up.type, [&](auto* t) {
       kernels::by_gate(kind, [&]<typename Act>() {
-        Launcher::maps(all.rows * all.width,
-                       GatedBackwardElement<Act, std::remove_pointer_t<decltype(t)>>{
-                           as(gate_up, t), as(d_out, t), as(d_gate_up, t), all});
+        Launcher::elementwise(all.rows * all.width,
+                              GatedBackwardElement<Act, std::remove_pointer_t<decltype(t)>>{
+                                  as(gate_up, t), as(d_out, t), as(d_gate_up, t), all});
       });
     });
   }
 
   static void feature(Feature feature, In x, Out y, std::int64_t count) {
     by_type(x.type, [&](auto* t) {
-      Launcher::maps(count, FeatureElement{as(x, t), as(y, t), feature});
+      Launcher::elementwise(count, FeatureElement{as(x, t), as(y, t), feature});
     });
   }
 
   static void feature_backward(Feature feature, In x, In d_y, Out d_x, std::int64_t count) {
     by_type(x.type, [&](auto* t) {
-      Launcher::maps(count, FeatureBackwardElement{as(x, t), as(d_y, t), as(d_x, t), feature});
+      Launcher::elementwise(count,
+                            FeatureBackwardElement{as(x, t), as(d_y, t), as(d_x, t), feature});
     });
   }
 
   static void accumulate(In x, float* sum, std::int64_t count) {
-    by_type(x.type, [&](auto* t) { Launcher::maps(count, AccumulateElement{as(x, t), sum}); });
+    by_type(x.type, [&](auto* t) {
+      Launcher::elementwise(count, AccumulateElement{as(x, t), sum});
+    });
   }
 
   static void dropout(const Mask& mask, In x, Out y, std::int64_t elements, std::int64_t first,

@@ -1,4 +1,4 @@
-// The GPU's kernels and which attentions they serve, see ops/cuda_library.h.
+// The GPU's kernels and which attentions they serve, see ops/runtime/cuda_library.h.
 #pragma once
 
 #include "ops/kernels/kernels.h"

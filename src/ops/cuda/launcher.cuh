@@ -10,7 +10,7 @@ namespace transnormer::ops::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;  // of a block, where the body does not ask
-inline constexpr int kElements = 4;   // that a thread of a map has on their way at once
+inline constexpr int kElements = 4;   // that a thread of run_elementwise has on their way at once
 inline constexpr std::int64_t kMostBlocks = 1 << 20;  // of a grid; what is more takes turns
 
 // The value of the lane whose number differs in the bits of `distance`.
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) run_elements(std::int64_t count, con
 
 // A thread's elements are kThreads apart; those of a step are all read before any is written.
 template <typename Body>
-__global__ void __launch_bounds__(kThreads) run_maps(std::int64_t count, const Body body) {
+__global__ void __launch_bounds__(kThreads) run_elementwise(std::int64_t count, const Body body) {
   constexpr std::int64_t kReach = std::int64_t{kThreads} * kElements;
   for (std::int64_t first = std::int64_t{blockIdx.x} * kReach + threadIdx.x; first < count;
        first += std::int64_t{gridDim.x} * kReach) {
@@ -169,9 +169,9 @@ struct DeviceLauncher {
   }
 
   template <typename Body>
-  static void maps(std::int64_t count, const Body& body) {
+  static void elementwise(std::int64_t count, const Body& body) {
     constexpr std::int64_t kReach = std::int64_t{kThreads} * kElements;
-    launch(run_maps<Body>, (count + kReach - 1) / kReach, kThreads, 0, count, body);
+    launch(run_elementwise<Body>, (count + kReach - 1) / kReach, kThreads, 0, count, body);
   }
 
   template <typename Body>

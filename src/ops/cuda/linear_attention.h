@@ -1,5 +1,6 @@
-// Chunked causal linear attention; the formulas stand in ops/linear_attention_tensor.h. All
-// chunks at once: their own sums of k v^T, then the sums before each chunk, then the outputs.
+// Chunked causal linear attention; the formulas stand in
+// ops/attention/linear_attention_tensor.h. All chunks at once: their own sums of k v^T, then the
+// sums before each chunk, then the outputs.
 #pragma once
 
 #include "ops/cuda/heads.h"

@@ -1,7 +1,7 @@
 // The table of a GPU's kernels, made for a launcher: the one that starts them on the GPU
 // (ops/cuda/launcher.cuh), or the one that emulates it for tests. A launcher has
 //   elements(count, body)                       body(i), a thread each
-//   maps(count, body)                           body.put(i, body.make(i)), a thread several
+//   elementwise(count, body)                    body.put(i, body.make(i)), a thread several
 //   rows(count, body)                           body(group, i), a warp each
 //   blocks(count, threads, body)                body(group, i), a block of threads each
 //   blocks(count, threads, floats, body)        body(group, i, shared memory)

@@ -49,7 +49,7 @@ std::string load_cuda_library() {
     loaded_from = file;
     return {};
   }
-  return std::string(kFileName) + " was not built; it needs a CUDA toolkit";
+  return std::string(kFileName) + " was not built; it needs a CUDA compiler (nvcc)";
 }
 
 const std::filesystem::path& cuda_library_file() {

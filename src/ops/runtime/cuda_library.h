@@ -1,5 +1,6 @@
-// The GPU's side of the program: a library of its own, made from src/ops/cuda where a CUDA toolkit
-// is found, and loaded only where a GPU is used. Without it a GPU works by LibTorch's operations.
+// The GPU's side of the program: a library of its own, made from src/ops/cuda where a CUDA
+// compiler is found, and loaded only where a GPU is used. Without it a GPU works by LibTorch's
+// operations.
 #pragma once
 
 #include <filesystem>

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
 #include <new>
 #include <stdexcept>
 #include <string_view>
@@ -14,11 +16,17 @@ bool is_out_of_memory(const std::exception& error) {
       dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
     return true;
   }
-  // LibTorch has a type for the GPU's memory only.
+  // LibTorch has a type for what its own allocator of a GPU's memory refuses only.
   const auto* const own = dynamic_cast<const c10::Error*>(&error);
-  return own != nullptr &&
-         std::string_view(own->what_without_backtrace()).find("can't allocate memory") !=
-             std::string_view::npos;
+  if (own == nullptr) {
+    return false;
+  }
+  const std::string_view what = own->what_without_backtrace();
+  constexpr std::array kTexts{"can't allocate memory", "CUDA error: out of memory",
+                              "CUBLAS_STATUS_ALLOC_FAILED"};
+  return std::any_of(kTexts.begin(), kTexts.end(), [what](const char* text) {
+    return what.find(text) != std::string_view::npos;
+  });
 }
 
 }  // namespace transnormer::ops

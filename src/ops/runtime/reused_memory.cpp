@@ -98,12 +98,10 @@ ReusedMemory::ReusedMemory() : pool_(std::make_shared<Pool>()) {
   install();
 }
 
-ReusedMemory::Use::Use(const ReusedMemory& memory) {
-  in_use = memory.pool_;
-}
+ReusedMemory::Use::Use(const ReusedMemory& memory) : former_(std::exchange(in_use, memory.pool_)) {}
 
 ReusedMemory::Use::~Use() {
-  in_use = nullptr;
+  in_use = std::move(former_);
 }
 
 }  // namespace transnormer::ops

@@ -8,19 +8,23 @@ namespace transnormer::ops {
 
 class ReusedMemory {
  public:
+  class Pool;
+
   ReusedMemory();
 
   // While one lives, tensors that this thread makes on the CPU take memory from `memory`, and give
-  // it back there when they go, whenever that is. Sizes are rounded up to powers of two.
+  // it back there when they go, whenever that is. Sizes are rounded up to powers of two. Behind one
+  // that lived within another's time, the other goes on.
   class Use {
    public:
     explicit Use(const ReusedMemory& memory);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-  };
 
-  class Pool;
+   private:
+    std::shared_ptr<Pool> former_;
+  };
 
  private:
   std::shared_ptr<Pool> pool_;

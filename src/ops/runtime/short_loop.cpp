@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace transnormer::ops {
 namespace {
@@ -39,7 +41,7 @@ class Helpers {
     return *helpers;
   }
 
-  // False where another loop is being worked on.
+  // False where another loop is being worked on. Throws what a body threw, on whatever thread.
   bool run(const Loop& loop, std::int64_t parts, int threads) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {
@@ -63,6 +65,9 @@ class Helpers {
         std::this_thread::yield();
       }
     }
+    if (failure_) {
+      std::rethrow_exception(std::exchange(failure_, nullptr));
+    }
     return true;
   }
 
@@ -85,7 +90,14 @@ class Helpers {
         return false;
       }
     } while (!ticket_.compare_exchange_weak(ticket, ticket + 1));
-    loop_.work(static_cast<std::int64_t>(ticket & 0xFFFF));
+    try {
+      loop_.work(static_cast<std::int64_t>(ticket & 0xFFFF));
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex_);
+      if (!failure_) {
+        failure_ = std::current_exception();
+      }
+    }
     unfinished_.fetch_sub(1, std::memory_order_acq_rel);
     return true;
   }
@@ -119,6 +131,8 @@ class Helpers {
   std::mutex mutex_;
   int started_ = 0;
   Loop loop_;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  // the first of the loop; the caller's when no part is unfinished
   // The loop's number, how many parts it has, and the next one to be taken: 32, 16, 16 bits.
   alignas(64) std::atomic<std::uint64_t> ticket_ = 0;
   alignas(64) std::atomic<std::int64_t> unfinished_ = 0;

@@ -30,12 +30,12 @@ std::string listed(const Faults& faults) {
   return text;
 }
 
-Faults tell(const Faults& faults) {
+Faults tell(const Faults& faults, bool is_proven) {
   if (!faults.empty()) {
     log::warn(
         "kernels that do not give what they should on this GPU are left out, LibTorch's "
         "slower operations serve in their place: " +
-        listed(faults));
+        listed(faults) + (is_proven ? "" : "; all are tried again at the next start"));
   }
   return faults;
 }
@@ -43,20 +43,20 @@ Faults tell(const Faults& faults) {
 Faults faults_of(const TrustQuestion& question) {
   if (question.key) {
     if (auto kept = load_verdict(*question.key, question.folders)) {
-      return tell(*kept);
+      return tell(*kept, /*is_proven=*/true);
     }
   }
-  const std::optional<Faults> found = question.judge();
+  const std::optional<Judgement> found = question.judge();
   if (!found) {
     log::warn(
         "the kernels for this GPU could not be tried, so LibTorch's slower operations serve this "
         "time");
     return all_untried("untried");
   }
-  if (question.key) {
-    save_verdict(*question.key, *found, question.folders);
+  if (question.key && found->is_proven) {
+    save_verdict(*question.key, found->faults, question.folders);
   }
-  return tell(*found);
+  return tell(found->faults, found->is_proven);
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ kernels::Kernels trusted_gpu_kernels(const kernels::Kernels& table, const fs::pa
   if (const std::optional<fs::path> cache = user_cache()) {
     question.folders.push_back(*cache);
   }
-  question.judge = []() -> std::optional<Faults> {
+  question.judge = []() -> std::optional<Judgement> {
     try {
       return judge({kKernelTrial});
     } catch (const UserError&) {
@@ -101,7 +101,8 @@ std::string describe_kernels(const c10::Device& device) {
   bool some = false;
   for_each_kernel([&](const char* name, auto member) {
     if (table.*member == nullptr) {
-      missing += (missing.empty() ? " without " : ", ") + std::string(name);
+      missing += missing.empty() ? " without " : ", ";
+      missing += name;
     } else {
       some = true;
     }

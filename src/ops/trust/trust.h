@@ -20,11 +20,12 @@ namespace transnormer::ops {
 struct TrustQuestion {
   std::optional<VerdictKey> key;               // nothing: it is found out each time
   std::vector<std::filesystem::path> folders;  // where the verdict may be kept, the best first
-  std::function<std::optional<Faults>()> judge;
+  std::function<std::optional<Judgement>()> judge;
 };
 
 // The kernels of `table` that are trusted; a warning names those that are left out, and why. By the
-// verdict that is kept, else by `judge`. Where that tells nothing, none is trusted this time.
+// verdict that is kept, else by `judge`. Where that tells nothing, none is trusted this time; what
+// it does not prove holds for this time only, too.
 [[nodiscard]] kernels::Kernels trusted_kernels(const kernels::Kernels& table,
                                                const TrustQuestion& question);
 

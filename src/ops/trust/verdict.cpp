@@ -23,7 +23,7 @@ std::string printable(std::string text) {
 
 // A digest at the end, so that what is cut short or changed is no verdict.
 std::string header_of(const VerdictKey& key) {
-  return "transnormer kernels 1\ndevice: " + printable(key.device) +
+  return "transnormer kernels 2\ndevice: " + printable(key.device) +
          "\ndriver: " + printable(key.driver) + "\nbuild: " + printable(key.build) + '\n';
 }
 

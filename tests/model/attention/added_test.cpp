@@ -3,11 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cli/answer.h"
 #include "cli/commands.h"
 #include "model/attention/registry.h"
 #include "model/models.h"
@@ -27,20 +26,6 @@ const std::vector<std::string> kSets{
 std::vector<std::string> with(std::vector<std::string> sets, const std::string& set) {
   sets.push_back(set);
   return sets;
-}
-
-// What the command prints with --json.
-template <class Add>
-Json answer(const Add& add, std::vector<std::string> words) {
-  CLI::App app;
-  cli::Run run;
-  add(app, run);
-  words.emplace_back("--json");
-  std::reverse(words.begin(), words.end());
-  app.parse(words);
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(run(), ExitStatus::done);
-  return Json::parse(testing::internal::GetCapturedStdout());
 }
 
 TEST(AddedAttentions, TrainAndResumeToTheSameBits) {
@@ -82,12 +67,12 @@ TEST(AddedAttentions, AreEvaluatedInspectedAndTimedByTheCommands) {
   const SmallRun runs;
   ASSERT_EQ(runs.train("run", kSets), ExitStatus::done);
   const std::string checkpoint = runs.checkpoint("run", 6).string();
-  const Json scores =
-      answer(cli::add_eval, {"eval", checkpoint, "--text", (runs.path() / "valid.txt").string()});
+  const Json scores = answer_of(cli::add_eval, {"eval", checkpoint, "--text",
+                                                (runs.path() / "valid.txt").string(), "--json"});
   EXPECT_GT(scores.at("tokens"), 80);
   EXPECT_GT(scores.at("nll"), 0);
 
-  const Json report = answer(cli::add_inspect, {"inspect", checkpoint});
+  const Json report = answer_of(cli::add_inspect, {"inspect", checkpoint, "--json"});
   std::map<std::string, std::vector<std::int64_t>> shapes;
   std::int64_t numbers = 0;
   for (const Json& tensor : report.at("tensors")) {
@@ -106,11 +91,19 @@ TEST(AddedAttentions, AreEvaluatedInspectedAndTimedByTheCommands) {
 
   runs.write("bench.json", R"({"model": {"dim": 16, "heads": 2, "layers": 2, "vocab_size": 20}})");
   const Json rows =
-      answer(cli::add_bench, {"bench", (runs.path() / "bench.json").string(), "--attentions",
-                              "moving_average,gated_mean", "--lengths", "8", "--batch-size", "2",
-                              "--repeat", "1", "--device", "cpu"});
+      answer_of(cli::add_bench, {"bench", (runs.path() / "bench.json").string(), "--attentions",
+                                 "moving_average,gated_mean", "--lengths", "8", "--batch-size", "2",
+                                 "--repeat", "1", "--device", "cpu", "--json"});
   EXPECT_EQ(rows.at("rows").at(0).at("attention"), "moving_average");
   EXPECT_GT(rows.at("rows").at(1).at("tokens_per_s"), 0);
+}
+
+// Heads of the usual width would be 1 wide, of which LRPE can turn no pairs.
+TEST(AddedAttentions, WithWidthsOfTheirOwnAreFreeOfTheUsualHeads) {
+  const SmallRun runs;
+  EXPECT_EQ(runs.train("run", with(with(kSets, "model.heads=16"), "train.steps=1")),
+            ExitStatus::done);
+  EXPECT_THROW(static_cast<void>(runs.request("usual", {"model.heads=16"})), UserError);
 }
 
 ModelConfig added(const char* early, const char* late) {

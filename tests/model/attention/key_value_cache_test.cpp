@@ -21,6 +21,19 @@ TEST(KeyValueCache, HoldsWhatWasAppendedThroughItsGrowth) {
   EXPECT_TRUE(at::equal(cache.values(), -numbers(0, 137)));
 }
 
+TEST(KeyValueCache, KeepsValuesOfAnotherWidthThanTheKeys) {
+  for (const std::int64_t value_dim : {5, 1}) {
+    const at::Tensor values =
+        at::arange(50 * 2 * value_dim, at::kFloat).view({1, 50, 2, value_dim});
+    KeyValueCache cache(1000);
+    for (std::int64_t t = 0; t < 50; ++t) {
+      cache.append(numbers(t, 1), values.narrow(1, t, 1));
+    }
+    EXPECT_TRUE(at::equal(cache.keys(), numbers(0, 50)));
+    EXPECT_TRUE(at::equal(cache.values(), values));
+  }
+}
+
 TEST(KeyValueCache, NeverTakesMoreThanItsLimit) {
   KeyValueCache cache(20);
   for (int round = 0; round < 3; ++round) {

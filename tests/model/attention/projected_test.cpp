@@ -8,6 +8,7 @@
 #include "model/models.h"
 #include "ops/attention/block_attention.h"
 #include "ops/attention/linear_attention.h"
+#include "util/error.h"
 
 namespace transnormer::test {
 namespace {
@@ -81,6 +82,20 @@ TEST(ProjectedAttention, TakesWidthsOfKeysAndValuesFreeOfEachOtherAndOfTheModel)
                 1e-4 * std::max(1.0, wanted.norm().item<double>()))
           << named[i].key();
     }
+  }
+}
+
+TEST(ProjectedAttention, TurnsKeysOfItsOwnWidthAndRefusesAnOddOneInOneLine) {
+  // Heads of the usual width would be 13 wide.
+  EXPECT_NO_THROW(Odd({.dim = 39, .heads = 3, .lrpe = true}, false));
+  EXPECT_NO_THROW(Lrpe(4, at::kCPU));
+  try {
+    const Lrpe odd(5, at::kCPU);
+    FAIL() << "was taken";
+  } catch (const UserError& error) {
+    ASSERT_EQ(error.faults().size(), 1U);
+    EXPECT_TRUE(error.faults()[0].starts_with("model.lrpe: expected an even width"));
+    EXPECT_TRUE(error.faults()[0].ends_with("got 5"));
   }
 }
 

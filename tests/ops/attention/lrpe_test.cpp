@@ -119,6 +119,26 @@ TEST(LrpeScores, DependOnThePositionsDifferenceOnly) {
   EXPECT_GT(std::abs(score(5, 2) - score(9, 2)), 1e-2);
 }
 
+// As decoding asks for it, with angles that lie in the table itself or, of wide heads, do not.
+TEST(LrpeOfOneToken, HasTheBitsOfTheTokenAmongOthers) {
+  for (const std::int64_t dim : {16, 256, 258}) {
+    const at::Tensor theta = normal({dim / 2}, 1).abs();
+    const at::Tensor u = normal({dim}, 2);
+    const at::Tensor unit = u / u.norm();
+    const at::Tensor x = normal({2, 5, 3, dim}, 3);
+    for (const std::int64_t period : {0, 1, 8, 64}) {
+      for (const std::int64_t first : {0, 61, 100000}) {
+        const at::Tensor together = lrpe(x, theta, unit, first, period);
+        for (std::int64_t t = 0; t < 5; ++t) {
+          EXPECT_TRUE(at::equal(lrpe(x.narrow(1, t, 1), theta, unit, first + t, period),
+                                together.narrow(1, t, 1)))
+              << dim << ", " << period << ", " << first + t;
+        }
+      }
+    }
+  }
+}
+
 TEST(LrpeInParts, EqualsTheWholeSequence) {
   const at::Tensor theta = normal({8}, 1).abs();
   const at::Tensor unit = at::zeros({16}).index_fill(0, at::zeros({1}, at::kLong), 1);

@@ -66,13 +66,14 @@ Visibility visibility_of(const Case& c) {
           .segments = c.segments ? some_segments() : at::Tensor()};
 }
 
+// Gathered blocks begin anywhere: a period, which is theirs in whole rows, must not show.
 Encoding encoding_of(const Case& c, const at::Tensor& theta) {
   const at::Tensor unit = normal({kKeyDim}, 21);
   return {.feature = c.feature,
           .theta = theta,
           .reflect = unit / unit.norm(),
           .first_position = kFirstPosition,
-          .period = 0,
+          .period = c.padding || c.segments ? c.block : 0,
           .positions = c.positions ? some_positions() : at::Tensor()};
 }
 
@@ -342,6 +343,44 @@ INSTANTIATE_TEST_SUITE_P(Attentions, AmountOfPadding,
                                          Attention{Kind::softmax, 0, 6, FeatureMap::elu},
                                          Attention{Kind::softmax, 9, 6, FeatureMap::elu},
                                          Attention{Kind::relu, 9, 5, FeatureMap::elu}));
+
+// With a period, which the sequence without padding keeps.
+TEST(PaddingInFront, OfBlocksIsAsIfItWereNotThereWithPositionsNamedOrNot) {
+  constexpr std::int64_t kTokens = 40, kFront = 5;
+  for (const std::int64_t value_dim : {kKeyDim, kKeyDim - 1}) {
+    const Case c{
+        .kind = Kind::softmax, .block = 9, .value_dim = value_dim, .feature = FeatureMap::elu};
+    const auto run = [&c](std::int64_t front, bool named) {
+      const auto padded = [front](const at::Tensor& x) {
+        return at::constant_pad_nd(x.narrow(1, 0, kTokens), {0, 0, 0, 0, front, 0}, 100);
+      };
+      const std::vector<at::Tensor> x = operands(c);
+      const at::Tensor time = at::arange(front + kTokens, at::kLong).expand({kBatch, -1});
+      std::vector<at::Tensor> found = passed(
+          {padded(x[0]), padded(x[1]), padded(x[2])}, some_theta(), padded(gradient_of_output(c)),
+          [&](const std::vector<at::Tensor>& given, const at::Tensor& theta) {
+            Encoding e = encoding_of(c, theta);
+            e.first_position = 0;
+            e.period = c.block;
+            e.positions = named ? (time - front).clamp_min(0) : at::Tensor();
+            const at::Tensor padding = front > 0 ? time < front : at::Tensor();
+            return attend(c, given, e, {.causal = true, .padding = padding, .segments = {}});
+          });
+      for (std::size_t i = 0; i < 4; ++i) {
+        found[i] = found[i].slice(1, front);
+      }
+      return found;
+    };
+    const std::vector<at::Tensor> alone = run(0, false);
+    for (const bool named : {false, true}) {
+      const std::vector<at::Tensor> found = run(kFront, named);
+      for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_LT(distance(found[i], alone[i]), i < 4 ? 4e-6 : 1e-4)
+            << c.name() << (named ? ", positions named: " : ": ") << kResults[i];
+      }
+    }
+  }
+}
 
 TEST(Nothing, ToBeSeenGivesZeros) {
   for (const Kind kind : {Kind::linear, Kind::softmax}) {

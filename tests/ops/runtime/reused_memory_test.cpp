@@ -62,5 +62,16 @@ TEST(ReusedMemory, IsForItsUseAlone) {
   EXPECT_EQ(at::empty({64}).const_data_ptr(), reused);
 }
 
+TEST(ReusedMemory, GoesOnInItsUseBehindAnotherWithinIt) {
+  const ReusedMemory outer, inner;
+  const ReusedMemory::Use use(outer);
+  const void* const reused = at::empty({64}).const_data_ptr();
+  {
+    const ReusedMemory::Use within(inner);
+    EXPECT_NE(at::empty({64}).const_data_ptr(), reused);
+  }
+  EXPECT_EQ(at::empty({64}).const_data_ptr(), reused);
+}
+
 }  // namespace
 }  // namespace transnormer::ops

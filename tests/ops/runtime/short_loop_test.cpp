@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -61,6 +62,39 @@ TEST_F(ShortLoop, IsSharedWithAnotherThread) {
     }
   });
   EXPECT_FALSE(alone);
+}
+
+// Two parts that wait for each other, so that another thread takes one: that one throws.
+TEST_F(ShortLoop, ThrowsHereWhatABodyThrowsOnAnotherThread) {
+  const auto self = std::this_thread::get_id();
+  std::atomic<int> begun = 0;
+  const auto body = [&](std::int64_t, std::int64_t) {
+    ++begun;
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (begun < 2 && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::yield();
+    }
+    if (std::this_thread::get_id() != self) {
+      throw std::runtime_error("a part");
+    }
+  };
+  EXPECT_THROW(short_parallel_for(2, 1, body), std::runtime_error);
+}
+
+TEST_F(ShortLoop, ThatThrowsIsDoneBeforeTheNextBegins) {
+  for (int loop = 0; loop < 1000; ++loop) {
+    std::atomic<int> parts = 0;
+    const auto failing = [&](std::int64_t first, std::int64_t) {
+      ++parts;
+      if (first % 2 == 0) {
+        throw std::runtime_error("a part");
+      }
+    };
+    ASSERT_THROW(short_parallel_for(8, 1, failing), std::runtime_error);
+    ASSERT_EQ(parts, 8);
+    short_parallel_for(8, 1, [&](std::int64_t, std::int64_t) { ++parts; });
+    ASSERT_EQ(parts, 16);
+  }
 }
 
 TEST_F(ShortLoop, StaysOnThisThreadWhereThereIsOneOnly) {

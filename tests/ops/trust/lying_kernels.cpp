@@ -1,5 +1,6 @@
 #include "ops/trust/lying_kernels.h"
 
+#include <c10/util/Exception.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -34,7 +35,15 @@ kernels::Kernels lying_kernels(const std::string& how) {
     table.gated = [](kernels::Gate, In, Out, const kernels::GatedRows&) {
       throw std::runtime_error("an illegal memory access\nwas encountered");
     };
+  } else if (how == "out of memory") {
+    table.gated = [](kernels::Gate, In, Out, const kernels::GatedRows&) {
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate 2 GiB");
+    };
   } else if (how == "crashes") {
+    table.dropout = [](const kernels::Mask&, In, Out, std::int64_t, std::int64_t, std::int64_t) {
+      std::raise(SIGABRT);
+    };
+  } else if (how == "killed") {
     table.dropout = [](const kernels::Mask&, In, Out, std::int64_t, std::int64_t, std::int64_t) {
       std::raise(SIGKILL);
     };

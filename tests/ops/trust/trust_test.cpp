@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
 #include "log/console.h"
 #include "ops/runtime/kernel_table.h"
 #include "ops/trust/lying_kernels.h"
@@ -25,11 +29,11 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 class Trust : public testing::Test {
  protected:
   // What is trusted of kernels that lie so, and what was said about it on stderr.
-  kernels::Kernels trusted(const std::string& how) {
+  kernels::Kernels trusted(const std::string& how, const TrialLimits& limits = {}) {
     const TrustQuestion question{
         .key = VerdictKey{"a GPU", "a driver", how}, .folders = {directory.path()}, .judge = [&] {
           ++trials;
-          return judge(trial_of(how));
+          return judge(trial_of(how), limits);
         }};
     testing::internal::CaptureStderr();
     const kernels::Kernels result = trusted_kernels(lying_kernels(how), question);
@@ -70,6 +74,37 @@ TEST_F(Trust, TriesOnceAndRemembersAlsoForTheWarning) {
   EXPECT_EQ(trials, 1);
   EXPECT_NE(trusted("honest").srms_norm, nullptr);  // another build
   EXPECT_EQ(trials, 2);
+}
+
+TEST_F(Trust, RemembersAKernelThatCrashes) {
+  EXPECT_EQ(trusted("crashes").dropout, nullptr);
+  EXPECT_EQ(trusted("crashes").dropout, nullptr);
+  EXPECT_THAT(said, HasSubstr("was ended by signal 6"));
+  EXPECT_EQ(trials, 1);
+}
+
+TEST_F(Trust, KeepsNoVerdictThatMayHaveComeOfTheMoment) {
+  TrialLimits limits;
+  for (const auto& [how, fault] :
+       {std::pair{"out of memory", "gated: it fails: CUDA out of memory"},
+        std::pair{"killed", "dropout: the process that tried it was ended by signal 9"},
+        std::pair{"hangs", "feature: it gives no results"}}) {
+    if (std::string(how) == "hangs") {
+      limits.trial = std::chrono::milliseconds(1500);
+    }
+    trials = 0;
+    for (int start = 1; start <= 2; ++start) {
+      const kernels::Kernels table = trusted(how, limits);
+      EXPECT_EQ(table.gated == nullptr, std::string(how) == "out of memory");
+      EXPECT_EQ(table.dropout == nullptr, std::string(how) == "killed");
+      EXPECT_EQ(table.feature == nullptr, std::string(how) == "hangs");
+      EXPECT_THAT(said, HasSubstr(fault));
+      EXPECT_THAT(said, HasSubstr("tried again at the next start"));
+      EXPECT_EQ(count_of(said, "\n"), 1U) << said;
+      EXPECT_EQ(trials, start);
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(directory.path())) << how;
+  }
 }
 
 TEST_F(Trust, TrustsNoneWhereNothingCouldBeTriedAndTriesAgainNextTime) {
