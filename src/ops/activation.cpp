@@ -106,6 +106,7 @@ struct Tensors {
   }
   static at::Tensor exp(const at::Tensor& x) { return x.exp(); }
   static at::Tensor expm1(const at::Tensor& x) { return x.expm1(); }
+  static at::Tensor reciprocal(const at::Tensor& x) { return x.reciprocal(); }
   static at::Tensor number(const at::Tensor& x, float c) { return at::full_like(x, c); }
 };
 

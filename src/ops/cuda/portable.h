@@ -159,6 +159,14 @@ struct Scalars {
   }
   TRANSNORMER_DEVICE static float exp(float x) { return expf(x); }
   TRANSNORMER_DEVICE static float expm1(float x) { return expm1f(x); }
+  // Exact division is a call on a GPU, around which registers are spilled.
+  TRANSNORMER_DEVICE static float reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+    return __fdividef(1.F, x);
+#else
+    return 1.F / x;
+#endif
+  }
   TRANSNORMER_DEVICE static float number(float, float c) { return c; }
 };
 

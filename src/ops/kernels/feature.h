@@ -2,6 +2,7 @@
 // is written once, for vectors, scalars of a GPU and tensors. M is the arithmetic of such numbers:
 //   select(condition, a, b)   a where the condition holds, else b
 //   exp(x), expm1(x)          e^x and e^x - 1
+//   reciprocal(x)             1 / x
 //   number(x, c)              the constant c as a number like x
 // What is not a number stays so. `y` of a slope is the value at x.
 #pragma once
@@ -76,7 +77,7 @@ struct Silu : Function {
  private:
   template <typename M, typename V>
   TRANSNORMER_DEVICE static V sigmoid(V x) {
-    return 1.F / (1.F + M::exp(-x));
+    return M::reciprocal(1.F + M::exp(-x));
   }
 };
 

@@ -174,6 +174,7 @@ struct Vectors {
   static F select(I condition, F a, F b) { return condition ? a : b; }
   static F exp(F x) { return TRANSNORMER_ISA::exp(x); }
   static F expm1(F x) { return TRANSNORMER_ISA::exp(x) - 1.F; }
+  static F reciprocal(F x) { return 1.F / x; }
   static F number(F, float c) { return splat(c); }
 };
 
