@@ -50,7 +50,7 @@ BenchFigures run_bench(const BenchCase& bench_case, const BenchOptions& options)
   const std::unique_ptr<Workload> workload = make_workload(bench_case, options);
   const auto step = [&workload] { workload->step(); };
   workload->begin_repeat();
-  // A GPU's step is recorded in the second one (see GraphedPass).
+  // A GPU's step is captured in the second one (see GraphedPass).
   (void)time_steps(step, options.device.is_cpu() ? 1 : 3, options.device);
   const double warm = time_steps(step, 1, options.device);
   const auto steps = std::clamp<std::int64_t>(std::llround(kLeastRepeatSeconds / warm), 1,

@@ -10,7 +10,6 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "config/check.h"
 #include "config/load.h"
 #include "data/prepare.h"
 #include "log/console.h"
@@ -48,7 +47,7 @@ LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint)
     return reported(load_config(options.data, options.sets));
   }
   const Config& trained = checkpoint.config();
-  require_objective(trained.model);
+  objective(trained.train.objective).require_model(trained.model);
   LoadedConfig loaded =
       parse_config(config_to_json(trained), checkpoint.path() / "config.json", options.sets);
   for (const ConfigChange& change : config_changes(trained, loaded.config)) {

@@ -6,10 +6,10 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "config/check.h"
 #include "generate/generate.h"
 #include "log/console.h"
 #include "ops/runtime/device.h"
+#include "task/objective.h"
 #include "util/file.h"
 #include "util/processors.h"
 #include "util/signal.h"
@@ -54,8 +54,11 @@ ExitStatus run_generate(const GenerateRequest& request) {
   const std::string prompt =
       request.prompt_file.empty() ? request.prompt : read_file(request.prompt_file);
   const Checkpoint checkpoint = Checkpoint::open(request.checkpoint);
-  require_objective(checkpoint.config().model);
   const TrainConfig& train = checkpoint.config().train;
+  if (!objective(train.objective).continues_text()) {
+    throw UserError(checkpoint.path().string() + ": learned \"" + train.objective +
+                    "\" (train.objective), which does not continue text");
+  }
   ops::configure_threads(useful_threads(train.threads), train.deterministic);
   const auto tokenizer = checkpoint.tokenizer();
   const auto model = checkpoint.load_model(device);

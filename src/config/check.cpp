@@ -174,14 +174,6 @@ class Checker {
 
 }  // namespace
 
-void require_objective(const ModelConfig& model) {
-  if (!model.causal) {
-    throw UserError(
-        "model.causal: expected true: there is no objective yet for a model in which a token sees "
-        "what comes after it; only config, inspect and bench take one");
-  }
-}
-
 void check_config(const Config& config, ReadState& state, std::vector<std::string>& warnings) {
   Checker(config, state, warnings).run();
 }

@@ -13,8 +13,4 @@ namespace transnormer {
 // themselves are not judged again.
 void check_config(const Config& config, ReadState& state, std::vector<std::string>& warnings);
 
-// Throws UserError for a model that nothing trains or scores yet: one that is not causal. `config`,
-// `inspect` and `bench` take it.
-void require_objective(const ModelConfig& model);
-
 }  // namespace transnormer

@@ -130,7 +130,7 @@ void objective(FieldVisitor& visitor, std::string& value) {
 void train_fields(TrainConfig& t, FieldVisitor& v) {
   v.integer({"steps", "Length of training; 0: until max_epochs", silent, "updates"}, t.steps,
             {0, kMaxCount});
-  v.integer({"max_epochs", "Ends training after so many passes, if earlier; 0: no limit", silent,
+  v.integer({"max_epochs", "Ends training after so many epochs, if earlier; 0: no limit", silent,
              "epochs"},
             t.max_epochs, {0, kMaxCount});
   v.integer({"global_batch_size", "Samples of an update, over all ranks", refuse, "sequences"},

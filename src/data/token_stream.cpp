@@ -14,7 +14,7 @@
 namespace transnormer {
 namespace {
 
-// A stretch that is read in one go, on the stack.
+// Bytes that are read in one go, on the stack.
 constexpr std::size_t kStretchBytes = 16384;
 
 // Widens tokens as they stand in a file; gives the largest, as without a sign.
@@ -40,13 +40,13 @@ class TokenStream::File {
   void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) {
     const std::int64_t most = static_cast<std::int64_t>(kStretchBytes) / payload_.width;
     for (; count > 0; begin += most, out += most, count -= most) {
-      read_stretch(begin, std::min(count, most), out);
+      read_part(begin, std::min(count, most), out);
     }
     check_unwritten();
   }
 
  private:
-  void read_stretch(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
+  void read_part(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
     alignas(8) std::array<std::byte, kStretchBytes> bytes;
     payload_.file.read_at(payload_.offset + begin * payload_.width, bytes.data(),
                           static_cast<std::size_t>(count * payload_.width));

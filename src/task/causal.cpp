@@ -8,6 +8,7 @@
 
 #include "eval/evaluate.h"
 #include "ops/loss/linear_cross_entropy.h"
+#include "util/error.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -100,6 +101,14 @@ std::optional<Sums> CausalTask::validate(TransNormer& model,
   how.should_stop = options.should_stop;
   const EvaluateResult result = evaluate(model, valid_->stream, how);
   return result.complete ? std::optional(Sums{result.nll_sum, result.tokens}) : std::nullopt;
+}
+
+void CausalObjective::require_model(const ModelConfig& model) const {
+  if (!model.causal) {
+    throw UserError(
+        "model.causal: expected true with train.objective \"causal\", and there is no other "
+        "objective yet; only config, inspect and bench take a model that is not causal");
+  }
 }
 
 std::unique_ptr<Task> CausalObjective::make_task(const TaskRequest& request) const {

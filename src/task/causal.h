@@ -61,6 +61,9 @@ class CausalTask : public Task {
 
 class CausalObjective : public Objective {
  public:
+  // Only one in which no token sees what comes after it.
+  void require_model(const ModelConfig& model) const override;
+  [[nodiscard]] bool continues_text() const override { return true; }
   [[nodiscard]] std::unique_ptr<Task> make_task(const TaskRequest& request) const override;
   // Perplexity on a text: see the evaluation protocol in the README.
   [[nodiscard]] std::unique_ptr<Evaluator> make_evaluator(

@@ -1,6 +1,7 @@
 #include "task/objective.h"
 
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 #include "config/objectives.h"
@@ -27,7 +28,9 @@ const Objective& objective(const std::string& name) {
 }
 
 void add_objective(const std::string& name, std::unique_ptr<const Objective> added) {
-  objectives()[name] = std::move(added);
+  if (!objectives().emplace(name, std::move(added)).second) {
+    throw std::logic_error("the objective " + name + " is there already");
+  }
   add_objective_name(name);
 }
 

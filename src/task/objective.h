@@ -59,6 +59,10 @@ class Evaluator {
 class Objective {
  public:
   virtual ~Objective() = default;
+  // Throws UserError for a model that this cannot be learned by.
+  virtual void require_model(const ModelConfig& /*model*/) const {}
+  // Whether a model that has learned this continues text.
+  [[nodiscard]] virtual bool continues_text() const { return false; }
   // Prepares the data. Throws UserError.
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TaskRequest& request) const = 0;
   // Checks what is asked for and reads the data. The request must outlive the evaluator. Throws
@@ -69,7 +73,7 @@ class Objective {
 
 // By the name in the config (config/objectives.h).
 [[nodiscard]] const Objective& objective(const std::string& name);
-// Makes it one of those that a config can name.
+// Makes it one of those that a config can name. A name can be added once.
 void add_objective(const std::string& name, std::unique_ptr<const Objective> objective);
 
 }  // namespace transnormer

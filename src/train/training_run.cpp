@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include "config/check.h"
 #include "config/load.h"
 #include "model/footprint.h"
 #include "model/graphed_pass.h"
@@ -35,7 +34,7 @@ void refuse_several_processes() {
 
 void require_what_training_reads(const Config& config) {
   std::vector<std::string> faults;
-  require_objective(config.model);
+  objective(config.train.objective).require_model(config.model);
   if (config.data.train.empty()) {
     faults.emplace_back("data.train: not set; training needs the path of a text file");
   }

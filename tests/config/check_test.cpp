@@ -42,10 +42,8 @@ TEST(ConfigCheck, EarlyLayersAreAmongTheLayers) {
               ElementsAre(HasSubstr("model.early_layers: 5; expected at most model.layers, 4")));
 }
 
-TEST(ConfigCheck, AModelThatIsNotCausalIsTakenButHasNoObjective) {
+TEST(ConfigCheck, AModelThatIsNotCausalIsTaken) {
   EXPECT_THAT(faults_of("{}", {"model.causal=false"}), IsEmpty());
-  EXPECT_NO_THROW(require_objective(config_of("{}").model));
-  EXPECT_THROW(require_objective(config_of("{}", {"model.causal=false"}).model), UserError);
 }
 
 TEST(ConfigCheck, AMicroBatchIsPartOfTheBatch) {

@@ -28,5 +28,13 @@ TEST(Objective, OneThatIsAddedIsAChoiceOfTheConfig) {
   EXPECT_NE(dynamic_cast<const CausalObjective*>(&objective("counting")), nullptr);
 }
 
+TEST(Objective, OfCausalModelsRefusesOthersInOneLine) {
+  ModelConfig model;
+  objective("causal").require_model(model);
+  model.causal = false;
+  EXPECT_THAT([&] { objective("causal").require_model(model); },
+              ThrowsMessage<UserError>(HasSubstr("model.causal: expected true")));
+}
+
 }  // namespace
 }  // namespace transnormer

@@ -15,6 +15,7 @@
 #include "task/objective.h"
 #include "train/small_run.h"
 #include "train/training_run.h"
+#include "util/error.h"
 
 namespace transnormer {
 namespace {
@@ -139,7 +140,9 @@ class MajorityObjective : public Objective {
 };
 
 Sets steps(const std::string& count, Sets more = {}) {
-  add_objective("majority", std::make_unique<MajorityObjective>());
+  static const bool added =
+      (add_objective("majority", std::make_unique<MajorityObjective>()), true);
+  EXPECT_TRUE(added);
   Sets sets{"train.objective=majority", "data.valid=valid.txt", "validation.every=2",
             "checkpoint.every=3", "train.steps=" + count};
   sets.insert(sets.end(), more.begin(), more.end());
@@ -238,6 +241,7 @@ TEST(AnAddedTask, IsEvaluatedAndInspected) {
   const Checkpoint checkpoint = Checkpoint::open(run);
   EXPECT_EQ(evaluated.at("accuracy"), checkpoint.state().best_valid_figures.at("accuracy"));
   EXPECT_EQ(checkpoint.config().train.objective, "majority");
+  EXPECT_THROW((void)test::answer_of(cli::add_generate, {"generate", run}), UserError);
   EXPECT_GT(test::answer_of(cli::add_inspect, {"inspect", run, "--json"})
                 .at("parameters")
                 .get<std::int64_t>(),

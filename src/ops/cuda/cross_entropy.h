@@ -70,7 +70,7 @@ struct CrossEntropyRow {
   T* logits;
   const std::int64_t* targets;
   float* losses;
-  std::int64_t words;
+  std::int64_t vocab_size;
   std::int64_t stride;  // from one row to the next
   const float* scale;   // null: no gradient
 
@@ -129,13 +129,13 @@ struct CrossEntropyRow {
   template <typename Group, typename Body>
   TRANSNORMER_DEVICE void for_packs(const Group& group, T* x, int thread, const Body& body) const {
     auto* packs = reinterpret_cast<Pack<T, width>*>(x);
-    const std::int64_t count = words / width;
+    const std::int64_t count = vocab_size / width;
     for (std::int64_t i = thread; i < count; i += group.size) {
       body(packs[i], i * width);
     }
     if constexpr (width > 1) {
       auto* single = reinterpret_cast<Pack<T, 1>*>(x);
-      for (std::int64_t i = count * width + thread; i < words; i += group.size) {
+      for (std::int64_t i = count * width + thread; i < vocab_size; i += group.size) {
         body(single[i], i);
       }
     }
@@ -147,15 +147,15 @@ inline constexpr int kPackBytes = 16;
 
 template <typename Launcher>
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, std::int64_t stride, const float* scale) {
+                   std::int64_t vocab_size, std::int64_t stride, const float* scale) {
   by_type(logits.type, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     constexpr int kWidth = kPackBytes / sizeof(T);
     const auto launch = [&](auto body) { Launcher::blocks(rows, kCrossEntropyThreads, body); };
     if (stride % kWidth == 0 && reinterpret_cast<std::uintptr_t>(logits.data) % kPackBytes == 0) {
-      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, words, stride, scale});
+      launch(CrossEntropyRow<T, kWidth>{as(logits, t), targets, losses, vocab_size, stride, scale});
     } else {
-      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, words, stride, scale});
+      launch(CrossEntropyRow<T, 1>{as(logits, t), targets, losses, vocab_size, stride, scale});
     }
   });
 }

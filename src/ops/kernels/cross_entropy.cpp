@@ -43,7 +43,7 @@ float sum_of_exp(const T* x, std::int64_t count, float shift) {
   return sum(sums);
 }
 
-// log(sum(exp(x))) in one reading: the sum follows the maximum so far, stretch by stretch.
+// log(sum(exp(x))) in one reading: the sum follows the maximum so far, part by part.
 template <typename T>
 float log_sum_exp(const T* x, std::int64_t count) {
   float top = kLowest;
@@ -71,20 +71,20 @@ void gradient_of_row(T* x, std::int64_t count, float log_sum, std::int64_t targe
 
 template <typename T>
 void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-             std::int64_t words, std::int64_t stride, const float* scale) {
+             std::int64_t vocab_size, std::int64_t stride, const float* scale) {
   for (std::int64_t row = 0; row < rows; ++row, logits += stride) {
     const std::int64_t target = targets[row];
     if (target < 0) {
       losses[row] = 0;
-      for (std::int64_t i = 0; scale != nullptr && i < words; i += kLanes) {
-        store(logits + i, F{}, words - i);
+      for (std::int64_t i = 0; scale != nullptr && i < vocab_size; i += kLanes) {
+        store(logits + i, F{}, vocab_size - i);
       }
       continue;
     }
-    const float log_sum = log_sum_exp(logits, words);
+    const float log_sum = log_sum_exp(logits, vocab_size);
     losses[row] = log_sum - value(logits + target);
     if (scale != nullptr) {
-      gradient_of_row(logits, words, log_sum, target, *scale);
+      gradient_of_row(logits, vocab_size, log_sum, target, *scale);
     }
   }
 }
@@ -92,9 +92,10 @@ void rows_of(T* logits, const std::int64_t* targets, float* losses, std::int64_t
 }  // namespace
 
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, std::int64_t stride, const float* scale) {
-  by_type(logits.type,
-          [&](auto* t) { rows_of(as(logits, t), targets, losses, rows, words, stride, scale); });
+                   std::int64_t vocab_size, std::int64_t stride, const float* scale) {
+  by_type(logits.type, [&](auto* t) {
+    rows_of(as(logits, t), targets, losses, rows, vocab_size, stride, scale);
+  });
 }
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

@@ -28,6 +28,6 @@ void block_attention(const BlockAttention&, In q, In k, In v, Out out);
 void block_attention_backward(const BlockAttention&, In q, In k, In v, In d_out, Out d_q, Out d_k,
                               Out d_v, double* d_theta);
 void cross_entropy(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                   std::int64_t words, std::int64_t stride, const float* scale);
+                   std::int64_t vocab_size, std::int64_t stride, const float* scale);
 
 }  // namespace transnormer::ops::kernels::TRANSNORMER_ISA

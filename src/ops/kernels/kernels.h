@@ -206,7 +206,7 @@ struct Kernels {
   // Rows of logits, `stride` elements apart, become *scale * d(loss)/d(logits), unless `scale` is
   // null; it lies where the logits do. Targets below 0 are ignored.
   void (*cross_entropy)(Out logits, const std::int64_t* targets, float* losses, std::int64_t rows,
-                        std::int64_t words, std::int64_t stride, const float* scale);
+                        std::int64_t vocab_size, std::int64_t stride, const float* scale);
 
   const StepKernels* step = nullptr;  // those of decoding; a GPU has none
 };

@@ -62,7 +62,7 @@ inline void mask_tile(const Mask& m, std::uint64_t group, float* mask) {
   }
 }
 
-// Calls body(place, mask, count) for consecutive stretches of the `count` elements from m.first on.
+// Calls body(place, mask, count) for consecutive parts of the `count` elements from m.first on.
 template <typename Body>
 inline void for_mask_tiles(const Mask& m, std::int64_t count, Body body) {
   alignas(64) float mask[kMaskTile];

@@ -28,10 +28,10 @@ constexpr std::int64_t kSliceBytes = 160LL << 20;
 constexpr std::int64_t kSliceBytesOnGpu = 2LL << 30;
 
 // Tokens a slice, within the budget.
-std::int64_t slice_rows(std::int64_t words, std::int64_t element_bytes, std::int64_t given,
+std::int64_t slice_rows(std::int64_t vocab_size, std::int64_t element_bytes, std::int64_t given,
                         bool cpu) {
   const std::int64_t budget = given > 0 ? given : (cpu ? kSliceBytes : kSliceBytesOnGpu);
-  const std::int64_t most = std::max<std::int64_t>(budget / (words * element_bytes), 1);
+  const std::int64_t most = std::max<std::int64_t>(budget / (vocab_size * element_bytes), 1);
   const std::int64_t steps = most / kSliceStep;
   if (!cpu || steps == 0) {
     return most;
@@ -47,7 +47,7 @@ void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor& lo
     loss_of_slice_by_tensors(logits, targets, losses, scale);
     return;
   }
-  const std::int64_t words = logits.size(1);
+  const std::int64_t vocab_size = logits.size(1);
   const std::int64_t stride = row_stride_of(logits);
   const auto* target = targets.const_data_ptr<std::int64_t>();
   auto* loss = losses.mutable_data_ptr<float>();
@@ -55,14 +55,15 @@ void loss_of_slice(at::Tensor& logits, const at::Tensor& targets, at::Tensor& lo
   launch(logits, logits.size(0), 1,
          [&](const kernels::Kernels& k, std::int64_t first, std::int64_t last) {
            k.cross_entropy(out(logits, first * stride), target + first, loss + first, last - first,
-                           words, stride, factor);
+                           vocab_size, stride, factor);
          });
 }
 
-void check_targets(const at::Tensor& targets, std::int64_t words) {
-  TORCH_CHECK(
-      !targets.is_cpu() || targets.numel() == 0 || (targets.max().item<std::int64_t>() < words),
-      "linear_cross_entropy: a target is not below the number of words, ", words);
+void check_targets(const at::Tensor& targets, std::int64_t vocab_size) {
+  TORCH_CHECK(!targets.is_cpu() || targets.numel() == 0 ||
+                  (targets.max().item<std::int64_t>() < vocab_size),
+              "linear_cross_entropy: a target is not below the size of the vocabulary, ",
+              vocab_size);
 }
 
 // The scale as an fp32 scalar where `hidden` lies.
@@ -80,10 +81,10 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
           const LinearCrossEntropyOptions& options, bool with_d_hidden,
           const at::Tensor& d_weight) {
   const std::int64_t tokens = hidden.size(0);
-  const std::int64_t words = weight.value().size(0);
-  check_targets(targets, words);
+  const std::int64_t vocab_size = weight.value().size(0);
+  check_targets(targets, vocab_size);
   const at::Tensor input = product_operand(hidden, options.compute);
-  const at::Tensor shadow = weight.operand(options.compute);
+  const at::Tensor weights = weight.operand(options.compute);
   const at::Tensor wanted = targets.contiguous();
   Pass result;
   result.losses = at::empty({tokens}, hidden.options().dtype(at::kFloat));
@@ -94,15 +95,15 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
   const at::Tensor scale = with_gradient ? scale_on(hidden, options) : at::Tensor();
   const std::int64_t rows =
       std::min(std::max<std::int64_t>(tokens, 1),
-               slice_rows(words, static_cast<std::int64_t>(input.element_size()),
+               slice_rows(vocab_size, static_cast<std::int64_t>(input.element_size()),
                           options.memory_bytes, input.is_cpu()));
-  const at::Tensor buffer = empty_rows({rows, words}, input.options());
+  const at::Tensor buffer = empty_rows({rows, vocab_size}, input.options());
   for (std::int64_t first = 0; first < tokens; first += rows) {
     throw_if_unwanted(options.should_stop);
     const std::int64_t last = std::min(first + rows, tokens);
     const at::Tensor part = input.slice(0, first, last);
     at::Tensor logits = buffer.narrow(0, 0, last - first);
-    at::mm_out(logits, part, shadow.t());
+    at::mm_out(logits, part, weights.t());
     at::Tensor losses = result.losses.slice(0, first, last);
     loss_of_slice(logits, wanted.slice(0, first, last), losses, scale);
     if (with_gradient && half_by_float(hidden.device(), options.compute)) {
@@ -110,7 +111,7 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
     }
     if (with_d_hidden) {
       at::Tensor d_part = result.d_hidden.slice(0, first, last);
-      at::mm_out(d_part, logits, shadow);
+      at::mm_out(d_part, logits, weights);
     }
     if (d_weight.defined()) {
       add_weight_gradient(d_weight, logits, part);

@@ -1,5 +1,5 @@
-// The output layer and its loss together, in slices of tokens: the whole [tokens, words] logits are
-// never there. Gradients are formed in the forward pass.
+// The output layer and its loss together, in slices of tokens: the whole [tokens, vocab_size]
+// logits are never there. Gradients are formed in the forward pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +26,7 @@ struct CrossEntropy {
   at::Tensor nll;   // sum of -log p(target), unscaled, fp64 scalar, no gradient
 };
 
-// hidden: [tokens, dim]; weight: [words, dim], fp32; targets: [tokens], int64, -1 = ignored.
+// hidden: [tokens, dim]; weight: [vocab_size, dim], fp32; targets: [tokens], int64, -1 = ignored.
 // d(weight) is added to the weight's gradient here, in the forward pass, where the weight gathers
 // it (see ops::Weight), and backward() adds nothing to it: a second buffer of its size is never
 // needed. The loss must then be differentiated once, with a gradient of 1; `scale` is the way to
