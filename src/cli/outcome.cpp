@@ -21,11 +21,18 @@
 namespace transnormer::cli {
 namespace {
 
+// Without the place in LibTorch's source that stands before it.
+std::string_view without_place(std::string_view what) {
+  const std::size_t said = what.find("DefaultCPUAllocator");
+  return said == std::string_view::npos ? what : what.substr(said);
+}
+
 // Takes no memory itself.
 int fail_without_memory(std::string_view what) {
   std::cerr << "transnormer: out of memory" << what
-            << "; set a smaller train.micro_batch_size, train.global_batch_size, "
-               "data.tokens_per_sample or model, or raise the limit on memory, if there is one "
+            << "; set a smaller train.micro_batch_size, validation.batch_size, "
+               "train.global_batch_size, data.tokens_per_sample or model, or raise the limit on "
+               "memory, if there is one "
                "(ulimit -v)\n";
   return static_cast<int>(ExitStatus::user_fault);
 }
@@ -90,8 +97,9 @@ int fail_with_exception() {
     const auto* const own = dynamic_cast<const c10::Error*>(&error);
     const std::string what =
         first_line(own != nullptr ? own->what_without_backtrace() : error.what());
-    return ops::is_out_of_memory(error) ? fail_without_memory(": " + what)
-                                        : fail(ExitStatus::our_fault, "internal error: " + what);
+    return ops::is_out_of_memory(error)
+               ? fail_without_memory(": " + std::string(without_place(what)))
+               : fail(ExitStatus::our_fault, "internal error: " + what);
   } catch (...) {
     return fail_without_reason();
   }

@@ -251,9 +251,11 @@ std::string describe_unknown_key(const std::string& section, const std::string& 
   }
   const std::vector<std::string> known = children(section, rows);
   std::optional<std::string> meant = nearest(key, known);
-  meant = meant ? join(section, *meant) : elsewhere(key, all);
-  if (!meant || (one_of_several && meant->starts_with(section + ".") &&
-                 std::find(known.begin(), known.end(), last_part(*meant)) == known.end())) {
+  if (one_of_several) {  // the settings of others, here or in another union, are not meant
+    std::erase_if(rows, [](const FieldRow& row) { return !row.alternative.empty(); });
+  }
+  meant = meant ? join(section, *meant) : elsewhere(key, rows);
+  if (!meant) {
     return what + "; expected one of " + quoted_list(known);
   }
   what += "; did you mean \"" + *meant + "\"";

@@ -82,8 +82,11 @@ class LayerReader : public FieldVisitor {
       return;
     }
     const std::string wanted = "a list of two numbers, each " + describe(range, "");
-    if (node->kind != Kind::list || node->items.size() != 2) {
+    if (node->kind != Kind::list) {
       return expected(field, wanted, *node);
+    }
+    if (node->items.size() != 2) {
+      return expected(field, wanted, *node, " of " + std::to_string(node->items.size()));
     }
     for (const JsonNode& item : node->items) {
       if (!in_range(item, range)) {

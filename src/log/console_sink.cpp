@@ -13,7 +13,7 @@ std::string with_figures(double loss, const Figures& figures) {
   std::string text = "loss " + format_fixed(loss, 4);
   for (const auto& [name, value] : figures) {
     text += "  " + name + " ";
-    text += std::abs(value) < 1e6 ? format_fixed(value, 2) : format_short(value);
+    text += std::abs(value) >= 1e6 ? format_short(value) : format_fixed(value, 2);
   }
   return text;
 }

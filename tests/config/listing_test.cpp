@@ -55,6 +55,10 @@ TEST(UnknownKey, OfAnAttentionNamesTheSettingsOfThatOne) {
   EXPECT_EQ(describe_unknown_key("model.early", "block", &norm),
             "model.early.block: unknown key for the attention \"norm\"; expected one of "
             "\"attention\", \"kernel\", \"output_norm\"");
+  const AttentionConfig softmax("softmax");
+  EXPECT_EQ(describe_unknown_key("model.late", "kernel", &softmax),
+            "model.late.kernel: unknown key for the attention \"softmax\"; expected one of "
+            "\"attention\"");
 }
 
 TEST(ConfigReference, HasALineForEveryKeyOfEveryAttention) {

@@ -42,7 +42,7 @@ TEST(ConfigFaults, OfTypeSayWhatWasExpectedAndWhatCame) {
             "x.json:1: data.train: expected a path, a glob or a list of them, got 2");
   EXPECT_EQ(fault(R"({"optimizer": {"betas": [0.9]}})"),
             "x.json:1: optimizer.betas: expected a list of two numbers, each of at least 0 and "
-            "below 1, got a list");
+            "below 1, got a list of 1");
   EXPECT_EQ(fault(R"({"model": 3})"), "x.json:1: model: expected an object of settings, got 3");
   EXPECT_EQ(fault(R"({"distributed": {"timeout_s": 0}})"),
             "x.json:1: distributed.timeout_s: expected a number above 0 and at most 1e+09 "

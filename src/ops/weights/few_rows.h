@@ -6,7 +6,8 @@
 
 namespace transnormer::ops {
 
-// Whether few_rows_product serves: 1 to 16 rows, operands of one type that the kernels know.
+// Whether few_rows_product serves: 1 to 64 rows (16 in half precision), operands of one type that
+// the kernels know.
 [[nodiscard]] bool few_rows_fit(const at::Tensor& x, const at::Tensor& weight);
 
 // x [.., in] W^T + bias, in x's type, by sums in fp32; weight: [out, in]; bias: [out] or undefined,

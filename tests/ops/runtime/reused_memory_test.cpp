@@ -1,6 +1,7 @@
 #include "ops/runtime/reused_memory.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -47,6 +48,21 @@ TEST(ReusedMemory, OutlivesItsOwnerWithATensorAndIsGivenBackByAnyThread) {
   memory.reset();
   EXPECT_TRUE(at::equal(kept, at::full({100}, 7)));
   std::thread([moved = std::move(kept)]() mutable { moved.reset(); }).join();
+}
+
+// As libraries of products take their scratch memory.
+TEST(ReusedMemory, ServesWhoTakesMemoryWithoutATensor) {
+  const ReusedMemory memory;
+  void* inside = nullptr;
+  void* const outside = c10::GetCPUAllocator()->raw_allocate(100);
+  {
+    const ReusedMemory::Use use(memory);
+    inside = c10::GetCPUAllocator()->raw_allocate(100);
+    c10::GetCPUAllocator()->raw_deallocate(outside);
+  }
+  c10::GetCPUAllocator()->raw_deallocate(inside);
+  const ReusedMemory::Use use(memory);
+  EXPECT_EQ(at::empty({100}, at::kByte).const_data_ptr(), inside);  // it was given back
 }
 
 TEST(ReusedMemory, IsForItsUseAlone) {
