@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "util/memory.h"
+
 namespace transnormer {
 namespace {
 
@@ -108,6 +110,7 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& tensors) {
     move_storage(parameters_[joint.front()].tensor, buffers_[buffer].values,
                  buffers_[buffer].ranges[range].offset);
   }
+  release_freed_memory();  // what the tensors held by themselves
   make_gradients();
 }
 
