@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "ops/weights/few_rows.h"
+
 namespace transnormer {
 namespace {
 
@@ -49,6 +51,7 @@ at::Tensor recomputed(const at::Tensor& x, const std::vector<at::Tensor>& parame
   at::Tensor y;
   {
     at::NoGradGuard no_grad;
+    const ops::ProductsAsWithGradients as_again;
     y = piece(x);
   }
   if (at::GradMode::is_enabled()) {

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "ops/kernels/step.h"
@@ -13,6 +14,8 @@
 
 namespace transnormer::ops {
 namespace {
+
+thread_local bool as_with_gradients = false;
 
 // Bytes of weights of a part: fewer are not worth sharing out, and each part begins without what
 // the one before has asked for from memory.
@@ -36,8 +39,15 @@ std::int64_t grain_of(const at::Tensor& weight) {
 
 }  // namespace
 
+ProductsAsWithGradients::ProductsAsWithGradients()
+    : former_(std::exchange(as_with_gradients, true)) {}
+
+ProductsAsWithGradients::~ProductsAsWithGradients() {
+  as_with_gradients = former_;
+}
+
 bool few_rows_fit(const at::Tensor& x, const at::Tensor& weight) {
-  return x.is_cpu() && kernel_serves(x, &kernels::Kernels::step) &&
+  return !as_with_gradients && x.is_cpu() && kernel_serves(x, &kernels::Kernels::step) &&
          x.scalar_type() == weight.scalar_type() && weight.is_contiguous() && x.numel() > 0 &&
          row_count(x) <= most_rows(weight);
 }

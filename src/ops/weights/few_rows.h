@@ -6,6 +6,19 @@
 
 namespace transnormer::ops {
 
+// While one lives, this thread's products are those of a pass with gradients, bit for bit, though
+// it wants none: what runs first of a piece that the backward pass makes again.
+class ProductsAsWithGradients {
+ public:
+  ProductsAsWithGradients();
+  ~ProductsAsWithGradients();
+  ProductsAsWithGradients(const ProductsAsWithGradients&) = delete;
+  ProductsAsWithGradients& operator=(const ProductsAsWithGradients&) = delete;
+
+ private:
+  bool former_;
+};
+
 // Whether few_rows_product serves: 1 to 64 rows (16 in half precision), operands of one type that
 // the kernels know.
 [[nodiscard]] bool few_rows_fit(const at::Tensor& x, const at::Tensor& weight);
