@@ -46,15 +46,7 @@ bool fused_attention_serves(const at::Tensor& q, const at::Tensor& v,
 }
 
 bool prefers_fused_attention(const at::Tensor& q) {
-  switch (operator_choices().fused_attention) {
-    case Use::never:
-      return false;
-    case Use::always:
-      return true;
-    case Use::where_it_helps:
-      break;
-  }
-  return q.is_cuda() && q.scalar_type() != at::kFloat;
+  return is_used(operator_choices().fused_attention, q.is_cuda() && q.scalar_type() != at::kFloat);
 }
 
 // For tensor operations, of operands that are encoded already.

@@ -8,6 +8,11 @@ namespace transnormer::ops {
 
 enum class Use : std::uint8_t { where_it_helps, never, always };
 
+// Whether what is to be used so is used where `helps` tells whether it helps.
+[[nodiscard]] constexpr bool is_used(Use use, bool helps) {
+  return use == Use::always || (use == Use::where_it_helps && helps);
+}
+
 struct OperatorChoices {
   bool kernels = true;  // of ours; else LibTorch's own operations serve
   bool graphs = true;   // a GPU's passes become CUDA graphs

@@ -11,15 +11,8 @@ namespace transnormer::ops {
 namespace {
 
 bool pads(const at::TensorOptions& options) {
-  switch (operator_choices().row_pitch) {
-    case Use::never:
-      return false;
-    case Use::always:
-      return true;
-    case Use::where_it_helps:
-      break;
-  }
-  return options.device().is_cuda() && options.dtype().itemsize() < sizeof(float);
+  return is_used(operator_choices().row_pitch,
+                 options.device().is_cuda() && options.dtype().itemsize() < sizeof(float));
 }
 
 // Nothing where the rows are not dense in themselves and equal strides apart.
