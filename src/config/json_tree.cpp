@@ -235,6 +235,24 @@ class TreeBuilder {
   std::int64_t duplicates_ = 0;
 };
 
+// Control characters that JSON lets stand: DEL, and U+0080 to U+009F in UTF-8.
+std::string without_controls(const std::string& text) {
+  std::string escaped;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_high = text[i] == '\xC2' && i + 1 < text.size() && text[i + 1] < '\xA0';
+    const auto code = static_cast<unsigned char>(text[is_high ? i + 1 : i]);
+    if (!is_high && code != 0x7F) {
+      escaped += text[i];
+      continue;
+    }
+    std::array<char, 8> name{};
+    std::snprintf(name.data(), name.size(), "\\u%04x", static_cast<unsigned>(code));
+    escaped += name.data();
+    i += is_high ? 1 : 0;
+  }
+  return escaped;
+}
+
 }  // namespace
 
 const JsonNode* JsonNode::find(std::string_view member) const {
@@ -265,28 +283,6 @@ std::string JsonNode::shown() const {
   }
   return "";
 }
-
-namespace {
-
-// Control characters that JSON lets stand: DEL, and U+0080 to U+009F in UTF-8.
-std::string without_controls(const std::string& text) {
-  std::string escaped;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool is_high = text[i] == '\xC2' && i + 1 < text.size() && text[i + 1] < '\xA0';
-    const auto code = static_cast<unsigned char>(text[is_high ? i + 1 : i]);
-    if (!is_high && code != 0x7F) {
-      escaped += text[i];
-      continue;
-    }
-    std::array<char, 8> name{};
-    std::snprintf(name.data(), name.size(), "\\u%04x", static_cast<unsigned>(code));
-    escaped += name.data();
-    i += is_high ? 1 : 0;
-  }
-  return escaped;
-}
-
-}  // namespace
 
 std::string printable(std::string_view word, bool quoted) {
   constexpr std::size_t kLongest = 160;
