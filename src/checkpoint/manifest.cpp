@@ -12,15 +12,14 @@
 #include "config/json_tree.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/foreign_json.h"
 #include "util/hash.h"
-#include "util/json_integer.h"
 #include "util/parallel.h"
 
 namespace transnormer {
 namespace fs = std::filesystem;
 namespace {
 
-// Looking up a key of an ordered_json takes longer the more there are.
 using Json = nlohmann::json;
 
 constexpr std::int64_t kLargestManifest = 64 << 20;  // bytes
@@ -138,8 +137,7 @@ Manifest read_manifest(const fs::path& checkpoint) {
   if (loop == std::errc::too_many_symbolic_link_levels) {
     throw DamagedCheckpointError(name + ": damaged: a link that leads to itself");
   }
-  const Json json = Json::parse(read_regular_file(name, kLargestManifest), nullptr,
-                                /*allow_exceptions=*/false);
+  const Json json = parse_foreign_json(read_regular_file(name, kLargestManifest));
   check_format(json, name);
   try {
     Manifest manifest;

@@ -10,12 +10,11 @@
 
 #include "config/json_tree.h"
 #include "util/error.h"
-#include "util/json_integer.h"
+#include "util/foreign_json.h"
 
 namespace transnormer {
 namespace {
 
-// Looking up a key of an ordered_json takes longer the more there are.
 using Json = nlohmann::json;
 
 constexpr std::size_t kSizeBytes = 8;
@@ -146,7 +145,7 @@ TensorTable read_tensor_table(const InputFile& file) {
   }
   std::string text(size, '\0');
   file.read_at(kSizeBytes, text.data(), text.size());
-  const Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json header = parse_foreign_json(text);
   if (!header.is_object()) {
     fail(name, "its header is not a JSON object");
   }

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "checkpoint/manifest.h"
-#include "util/json_integer.h"
+#include "util/foreign_json.h"
 
 namespace transnormer {
 namespace {
@@ -67,7 +67,6 @@ Json write_value(const std::map<std::string, RunningMoments>& groups) {
   return json;
 }
 
-// Looking up a key of an ordered_json takes longer the more there are.
 using Parsed = nlohmann::json;
 
 // What nlohmann would convert in silence (1.5 to 1, true to 1) is a fault here.
@@ -193,7 +192,7 @@ std::string state_to_json(const TrainingState& state) {
 }
 
 TrainingState state_from_json(const std::string& json, const std::string& name) {
-  const Parsed parsed = Parsed::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Parsed parsed = parse_foreign_json(json);
   if (!parsed.is_object()) {
     throw DamagedCheckpointError(name + ": not the state of a training");
   }

@@ -10,7 +10,7 @@
 #include "log/append_file.h"
 #include "log/events.h"
 #include "util/file.h"
-#include "util/json_integer.h"
+#include "util/foreign_json.h"
 
 namespace transnormer::log {
 namespace {
@@ -89,7 +89,7 @@ class JsonlSink : public EventSink {
 
 // Torn lines are not kept, wherever a full disk or a crash left them.
 bool is_kept(std::string_view line, std::int64_t last_step) {
-  const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = parse_foreign_json(line);
   if (!parsed.is_object()) {
     return false;
   }

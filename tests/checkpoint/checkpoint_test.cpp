@@ -231,7 +231,7 @@ TEST_F(CheckpointTest, WithFiguresThatNoTrainingComesToIsRefused) {
       {"loss_scale", -1.5},
       {"loss_scale", nullptr},
       {"scale_growth_count", -1},
-      {"skipped_updates", 18446744073709551615U},
+      {"skipped_updates", 9223372036854775807},
       {"consecutive_skips", -1},
       {"validated_step", 7},
       {"best_step", -2},

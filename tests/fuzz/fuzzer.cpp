@@ -44,7 +44,7 @@ void require(bool holds, const std::string& promise) {
 }
 
 void require_readable(const UserError& error) {
-  constexpr std::size_t kLongest = 4096;
+  constexpr std::size_t kLongest = std::size_t{1} << 15;
   const auto is_control = [](unsigned char byte) { return byte < ' ' || byte == 0x7F; };
   require(!error.faults().empty(), "an error has a fault");
   for (const std::string& fault : error.faults()) {
