@@ -99,41 +99,72 @@ void Group::sum(std::span<double> numbers) const {
   sum(at::from_blob(numbers.data(), {std::ssize(numbers)}, at::kDouble));
 }
 
-at::Tensor Group::part_of(const at::Tensor& tensor) const {
-  const std::int64_t elements = tensor.numel() / size_;
-  return tensor.narrow(0, rank_ * elements, elements);
-}
-
-// Gloo has no sum of parts of its own, and what c10d does in its place takes longer than the whole.
-Pending Group::begin_sum_of_parts(const at::Tensor& tensor) const {
-  if (size_ == 1 || tensor.is_cpu()) {
-    return begin_sum(tensor);
-  }
-  at::Tensor part = part_of(tensor);
-  at::Tensor whole = tensor;
-  return begin([&](c10d::Backend& backend) { return backend._reduce_scatter_base(part, whole); });
-}
-
-Pending Group::begin_gathering_parts(const at::Tensor& tensor) const {
-  if (size_ == 1) {
+Pending Group::begin_sum_to(const at::Tensor& tensor, int to) const {
+  if (size_ == 1 || tensor.numel() == 0) {
     return {};
   }
-  at::Tensor part = part_of(tensor);
-  if (tensor.is_cpu()) {
-    part = part.clone();  // Gloo copies it into the whole, which must not be itself
-  }
-  at::Tensor whole = tensor;
-  return begin([&](c10d::Backend& backend) { return backend._allgather_base(whole, part); });
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::ReduceOptions options;
+  options.rootRank = to;
+  return begin([&](c10d::Backend& backend) { return backend.reduce(tensors, options); });
 }
 
-void Group::broadcast(const at::Tensor& tensor, int from) const {
-  if (size_ == 1 || tensor.numel() == 0) {
+Group::Part Group::part_of(std::int64_t elements, int rank) const {
+  constexpr std::int64_t kUnit = 16;
+  const std::int64_t units = (elements + kUnit - 1) / kUnit;
+  const std::int64_t length = (units + size_ - 1) / size_ * kUnit;
+  return {std::min(rank * length, elements), std::min((rank + 1) * length, elements)};
+}
+
+void Group::share_parts(const at::Tensor& vector) const {
+  std::vector<Pending> pending;
+  for (int rank = 0; rank < size_; ++rank) {
+    const Part part = part_of(vector.numel(), rank);
+    pending.push_back(begin_broadcast(vector.slice(0, part.begin, part.end), rank));
+  }
+  for (Pending& each : pending) {
+    each.wait();
+  }
+}
+
+void Group::collect_parts(const at::Tensor& own, std::int64_t elements,
+                          const at::Tensor& whole) const {
+  if (rank_ != 0) {
+    if (own.numel() > 0) {
+      std::vector<at::Tensor> tensors{own};
+      begin([&](c10d::Backend& backend) { return backend.send(tensors, 0, rank_); }).wait();
+    }
     return;
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    const Part part = part_of(elements, rank);
+    at::Tensor target = whole.slice(0, part.begin, part.end);
+    if (rank == 0) {
+      target.copy_(own);
+    } else if (part.begin < part.end) {
+      // Directly to where it belongs, where that is memory that the engine can write to.
+      std::vector<at::Tensor> tensors{own.is_cpu() ? target
+                                                   : at::empty_like(target, own.options())};
+      begin([&](c10d::Backend& backend) { return backend.recv(tensors, rank, rank); }).wait();
+      if (!own.is_cpu()) {
+        target.copy_(tensors.front());
+      }
+    }
+  }
+}
+
+Pending Group::begin_broadcast(const at::Tensor& tensor, int from) const {
+  if (size_ == 1 || tensor.numel() == 0) {
+    return {};
   }
   std::vector<at::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = from;
-  begin([&](c10d::Backend& backend) { return backend.broadcast(tensors, options); }).wait();
+  return begin([&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
+}
+
+void Group::broadcast(const at::Tensor& tensor, int from) const {
+  begin_broadcast(tensor, from).wait();
 }
 
 std::string Group::broadcast(const std::string& text, int from) const {

@@ -64,16 +64,26 @@ class Group {
   [[nodiscard]] Pending begin_sum(const at::Tensor& tensor) const;
   void sum(std::span<double> numbers) const;
 
-  // A vector cut into size() equal parts, of which this process has the rank()-th.
-  // tensor: [elements], contiguous, elements a multiple of size().
-  [[nodiscard]] at::Tensor part_of(const at::Tensor& tensor) const;
-  // Makes part_of(tensor) the sum over all; what the rest holds then is left open.
-  [[nodiscard]] Pending begin_sum_of_parts(const at::Tensor& tensor) const;
-  // Gives everyone's part to all.
-  [[nodiscard]] Pending begin_gathering_parts(const at::Tensor& tensor) const;
+  // The sum over all, in place, on process `to` only; what the others have then is left open.
+  [[nodiscard]] Pending begin_sum_to(const at::Tensor& tensor, int to) const;
+
+  // A vector cut into size() parts at multiples of 16, of which each process has one; the last ones
+  // may be shorter, or empty.
+  struct Part {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  [[nodiscard]] Part part_of(std::int64_t elements, int rank) const;
+  [[nodiscard]] Part own_part_of(std::int64_t elements) const { return part_of(elements, rank_); }
+  // vector: [elements]. Gives everyone's part of it to all.
+  void share_parts(const at::Tensor& vector) const;
+  // own: this process's part of a vector of so many elements. Process 0 gets all of them, in
+  // `whole` there: [elements], on the CPU.
+  void collect_parts(const at::Tensor& own, std::int64_t elements, const at::Tensor& whole) const;
 
   // In place, what process `from` has.
   void broadcast(const at::Tensor& tensor, int from) const;
+  [[nodiscard]] Pending begin_broadcast(const at::Tensor& tensor, int from) const;
   [[nodiscard]] std::string broadcast(const std::string& text, int from) const;
 
   // [size(), ..]: the tensor of each, in the order of ranks. The same sizes everywhere.

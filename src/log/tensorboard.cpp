@@ -78,6 +78,9 @@ class TensorboardSink : public EventSink {
     summary.add_scalar("train/grad_norm", event.grad_norm);
     summary.add_scalar("train/tokens_per_s", event.tokens_per_s);
     summary.add_scalar("train/data_wait_s", event.data_wait_s);
+    if (event.ranks_wait_share) {
+      summary.add_scalar("train/ranks_wait_share", *event.ranks_wait_share);
+    }
     summary.add_scalar("train/memory_bytes", static_cast<double>(event.memory_bytes));
     if (event.loss_scale) {
       summary.add_scalar("train/loss_scale", *event.loss_scale);

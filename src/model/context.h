@@ -10,6 +10,7 @@
 #include "ops/attention/visibility.h"
 #include "ops/dropout.h"
 #include "ops/runtime/stop_check.h"
+#include "ops/weights/embedding.h"
 
 namespace transnormer {
 
@@ -19,6 +20,17 @@ enum class DropoutSite : std::int64_t {
   attention = 1,
   ffn = 2,
   attention_weights = 3
+};
+
+// Told, while a backward pass runs, which gradients are whole.
+class GradientWatcher {
+ public:
+  virtual ~GradientWatcher() = default;
+  // Those of all parameters that act on the residual stream behind its place before this layer;
+  // model.layers: behind the last one. By falling layers, in each pass.
+  virtual void on_gradients_behind(std::int64_t layer) = 0;
+  // Where the embedding leaves the gradient of its rows, instead of adding it; null: it adds.
+  [[nodiscard]] virtual ops::RowGradients* embedding_rows() = 0;
 };
 
 struct ForwardContext {
@@ -37,6 +49,8 @@ struct ForwardContext {
   // Asked before each layer, forward and backward, and before each slice of the loss; it must live
   // as long as the pass. Captured passes do not ask.
   const ops::ShouldStop* should_stop = nullptr;
+  // It must live as long as the pass, which is not captured then.
+  GradientWatcher* watcher = nullptr;
 
   [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {
     return {seed, update, layer, static_cast<std::int64_t>(site), first_sample, live};

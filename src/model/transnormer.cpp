@@ -49,6 +49,16 @@ void require_that_parts_fit(const ModelConfig& config, const ModelSize& size) {
   }
 }
 
+// The gradients behind the stream are whole when its own is: weights' gradients are made with it,
+// and what autograd adds to others itself comes first.
+void tell_watcher(const at::Tensor& stream, const ForwardContext& context, std::size_t layer) {
+  if (context.watcher != nullptr && stream.requires_grad()) {
+    stream.register_hook([watcher = context.watcher, layer](const at::Tensor&) {
+      watcher->on_gradients_behind(static_cast<std::int64_t>(layer));
+    });
+  }
+}
+
 std::shared_ptr<Norm> make_norm(const ModelConfig& config, at::Device device) {
   return std::make_shared<Norm>(config.norm, config.dim, config.norm_eps, device);
 }
@@ -102,8 +112,9 @@ at::Tensor TransNormer::positions(std::int64_t time, const ForwardContext& conte
 }
 
 at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& context) {
-  at::Tensor x = ops::scaled_embedding(embedding_->operand(), tokens,
-                                       std::sqrt(static_cast<double>(config_.dim)));
+  at::Tensor x = ops::scaled_embedding(
+      embedding_->operand(), tokens, std::sqrt(static_cast<double>(config_.dim)),
+      context.watcher ? context.watcher->embedding_rows() : nullptr);
   if (config_.position != PositionKind::none) {
     x.add_(positions(tokens.size(1), context));
   }
@@ -126,6 +137,7 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
   at::Tensor x = embed(tokens, here);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     ops::throw_if_unwanted(here.should_stop);
+    tell_watcher(x, here, i);
     if (with_gradients && context.activation_checkpointing) {
       x = blocks_[i]->forward_recomputed(x, here);
     } else {
@@ -135,6 +147,7 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
       x.register_hook([ask = here.should_stop](const at::Tensor&) { ops::throw_if_unwanted(ask); });
     }
   }
+  tell_watcher(x, here, blocks_.size());
   if (state != nullptr) {
     state->position += tokens.size(1);
   }
@@ -143,6 +156,10 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
 
 at::Tensor TransNormer::logits(const at::Tensor& hidden, const ForwardContext& context) const {
   return ops::linear(hidden, output_weight(), {}, context.compute).to(at::kFloat);
+}
+
+const ops::Weight& TransNormer::embedding_weight() const {
+  return embedding_->operand();
 }
 
 const ops::Weight& TransNormer::output_weight() const {

@@ -41,6 +41,7 @@ class TransNormer : public torch::nn::Module {
   // hidden: [.., dim] -> fp32 logits [.., vocab_size].
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context) const;
 
+  [[nodiscard]] const ops::Weight& embedding_weight() const;
   // The weight of the output layer: the embedding's where tied.
   [[nodiscard]] const ops::Weight& output_weight() const;
 

@@ -63,7 +63,7 @@ Loss causal_loss(TransNormer& model, const Tensors& batch, const ForwardContext&
   const ops::CrossEntropy result = ops::linear_cross_entropy(
       hidden, model.output_weight(), batch.at("targets").flatten(),
       {.compute = context.compute, .scale = scale, .should_stop = context.should_stop});
-  return {result.loss, result.nll.view({1})};
+  return {result.loss, result.nll.view({1}), model.output_weight().gathers_gradient()};
 }
 
 Loss CausalTask::loss(TransNormer& model, const Tensors& batch, const ForwardContext& context,

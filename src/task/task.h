@@ -46,6 +46,9 @@ struct Report {
 struct Loss {
   at::Tensor scaled;  // fp32 scalar, differentiable: scale times the summed loss
   at::Tensor sums;    // fp64 [1 + metrics]: summed loss, then the task's metrics, on the device
+  // The output layer's gradient is made already: the backward pass adds nothing to it but, where it
+  // is tied, the embedding's rows.
+  bool output_gradient_is_made = false;
 };
 
 struct ValidationOptions {

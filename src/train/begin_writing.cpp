@@ -44,8 +44,8 @@ std::string work_summary(const TrainingRun& run) {
   const TrainConfig& train = run.config.train;
   return "training: " + format_count(run.total_steps) + " updates of " +
          format_count(train.global_batch_size) + " samples (" +
-         format_count(train.resolved_micro_batch_size()) + " a pass) on " + run.state.device +
-         ", " + to_string(train.precision) + ", " + format_count(run.state.threads) +
+         format_count(run.micro_batch_size()) + " a pass) on " + run.state.device + ", " +
+         to_string(train.precision) + ", " + format_count(run.state.threads) +
          (run.state.threads == 1 ? " thread" : " threads");
 }
 

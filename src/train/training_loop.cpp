@@ -26,7 +26,9 @@ constexpr std::int64_t kHistogramSamples = 4096;
 BatchLoader make_loader(const TrainingRun& run) {
   const Config& config = run.config;
   return BatchLoader(run.task, {.global_batch_size = config.train.global_batch_size,
-                                .micro_batch_size = config.train.resolved_micro_batch_size(),
+                                .micro_batch_size = run.micro_batch_size(),
+                                .shares = run.world.samples().size(),
+                                .share = run.world.samples().rank(),
                                 .seed = static_cast<std::uint64_t>(config.train.seed),
                                 .first_update = run.state.step,
                                 .equal_rows = GraphedPass::possible(run.device)});
@@ -37,11 +39,12 @@ UpdateStep make_step(TrainingRun& run) {
   return UpdateStep(
       [&run](TransNormer& model, const Tensors& batch, const ForwardContext& context,
              const at::Tensor& scale) { return run.task->loss(model, batch, context, scale); },
-      *run.model, *run.optimizer, run.scaler,
+      *run.model, *run.optimizer, run.scaler, run.world,
       {.compute = ops::scalar_type(config.train.precision),
        .activation_checkpointing = config.train.activation_checkpointing,
        .seed = static_cast<std::uint64_t>(config.train.seed),
-       .clip_norm = config.optimizer.clip_norm});
+       .clip_norm = config.optimizer.clip_norm,
+       .distributed = config.distributed});
 }
 
 bool is_multiple(std::int64_t step, std::int64_t every) {
@@ -59,6 +62,13 @@ bool is_saved(const TrainingRun& run) {
 
 bool is_stop_requested() {
   return stop_requested().has_value();
+}
+
+// What signals have asked of this process: the ranks add them up.
+std::vector<double> wishes_of_this_rank() {
+  const auto stop = stop_requested();
+  return {stop == ExitStatus::interrupted ? 1.0 : 0.0, stop == ExitStatus::terminated ? 1.0 : 0.0,
+          take_save_request() ? 1.0 : 0.0};
 }
 
 }  // namespace
@@ -79,8 +89,10 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
 
 ExitStatus TrainingLoop::run() {
   try {
-    return go_on() ? end() : stop(*stop_requested());
+    return go_on() ? end() : stop(stop_.value());
   } catch (const DivergedError&) {
+    throw;
+  } catch (const dist::CollectiveError&) {  // others are gone: the job ends as it is
     throw;
   } catch (const std::exception&) {  // data that can no longer be read, no memory
     bar_.finish();
@@ -100,11 +112,14 @@ bool TrainingLoop::go_on() {
 }
 
 bool TrainingLoop::make_update() {
-  meter_.begin_update();
-  auto measured = step_.measure(loader_.next_update(), state_.step, is_stop_requested);
+  meter_.begin_update(run_.world.all().waited_seconds());
+  auto measured =
+      step_.measure(loader_.next_update(), state_.step, is_stop_requested, wishes_of_this_rank);
   if (!measured) {
+    agree(wishes_of_this_rank());
     return false;
   }
+  agree(measured->wishes);
   Update update;
   update.measured = std::move(*measured);
   update.lr = learning_rate(config_.schedule, config_.optimizer.lr, state_.step, run_.total_steps);
@@ -119,7 +134,15 @@ bool TrainingLoop::make_update() {
   is_amid_change_ = false;
   report(update);
   judge(update);
-  return true;
+  return !stop_;
+}
+
+// `wishes`: summed over the ranks, so that all do the same.
+void TrainingLoop::agree(const std::vector<double>& wishes) {
+  if (wishes[0] > 0 || wishes[1] > 0) {
+    stop_ = wishes[0] > 0 ? ExitStatus::interrupted : ExitStatus::terminated;
+  }
+  save_is_asked_ = save_is_asked_ || wishes[2] > 0;
 }
 
 bool TrainingLoop::is_to_be_applied(const Update& update) {
@@ -149,8 +172,12 @@ void TrainingLoop::measure_statistics(Update& update) {
   if (!std::isfinite(measured.sums.loss) || !std::isfinite(measured.grad_norm)) {
     return;
   }
-  const std::vector<at::Tensor> gradients = run_.optimizer->gradients();
   const std::int64_t step = state_.step + 1;
+  if (is_multiple(step, config_.log.grad_stats_every) ||
+      is_multiple(step, config_.log.grad_histograms_every)) {
+    step_.make_gradients_whole();
+  }
+  const std::vector<at::Tensor> gradients = run_.optimizer->gradients();
   if (is_multiple(step, config_.log.grad_stats_every)) {
     update.statistics = statistics_.measure(gradients, measured.norms, update.moments);
   }
@@ -170,7 +197,7 @@ void TrainingLoop::count(const Update& update) {
     std::transform(sums.metrics.begin(), sums.metrics.end(), state_.metric_sums.begin(),
                    state_.metric_sums.begin(), std::plus<>());
   }
-  meter_.end_update(sums.count);
+  meter_.end_update(sums.count, run_.world.all().waited_seconds());
 }
 
 Report TrainingLoop::report_of_sums() const {
@@ -235,6 +262,9 @@ void TrainingLoop::report(Update update) {
                 static_cast<double>(config_.train.global_batch_size) /
                 static_cast<double>(run_.task->samples());
   event.time_left_s = meter_.seconds_for(run_.total_steps - state_.step);
+  if (run_.world.size() > 1) {
+    event.ranks_wait_share = meter_.ranks_wait_share();
+  }
   event.data_wait_s = meter_.restart(loader_.waited_seconds());
   event.memory_bytes = ops::used_memory_bytes(run_.device);
   if (run_.scaler.enabled()) {
@@ -253,7 +283,7 @@ void TrainingLoop::report(Update update) {
 
 bool TrainingLoop::note_what_is_due() {
   const bool validation = is_validation_due(run_);
-  const bool asked = take_save_request();
+  const bool asked = std::exchange(save_is_asked_, false);
   const bool save = asked || is_multiple(state_.step, config_.checkpoint.every);
   validation_due_ = validation_due_ || validation;
   save_due_ = save_due_ || save;
@@ -303,6 +333,9 @@ bool TrainingLoop::validate() {
   const auto began = std::chrono::steady_clock::now();
   auto report = transnormer::validate(run_, is_stop_requested);
   if (!report) {
+    std::vector<double> wishes = wishes_of_this_rank();
+    run_.world.all().sum(wishes);
+    agree(wishes);
     return false;
   }
   log::ValidEvent event;

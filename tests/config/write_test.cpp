@@ -47,7 +47,10 @@ constexpr const char* kDefaults = R"({
     "every": 50, "grad_stats_every": 50, "grad_histograms_every": 0, "tensorboard": true,
     "level": "info"
   },
-  "distributed": {"backend": "auto", "timeout_s": 600.0, "bucket_mb": 25.0}
+  "distributed": {
+    "backend": "auto", "timeout_s": 600.0, "bucket_mb": 25.0, "gradient_precision": "fp32",
+    "shard_optimizer": false, "sequence_parallel": 1
+  }
 })";
 
 std::string without_spaces(std::string text) {
@@ -140,7 +143,7 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
   other.validation = {1, 1, 1, 1};
   other.checkpoint = {1, 3, false, 1};
   other.log = {1, 1, 1, false, LogLevel::error};
-  other.distributed = {DistributedBackend::gloo, 1, 1};
+  other.distributed = {DistributedBackend::gloo, 1, 1, GradientPrecision::bf16, true, 2};
 
   std::map<OnResume, std::vector<std::string>> keys;
   for (const ConfigChange& change : config_changes(Config{}, other)) {
@@ -169,7 +172,10 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "log.level",
                                         "distributed.backend",
                                         "distributed.timeout_s",
-                                        "distributed.bucket_mb"};
+                                        "distributed.bucket_mb",
+                                        "distributed.gradient_precision",
+                                        "distributed.shard_optimizer",
+                                        "distributed.sequence_parallel"};
   const std::vector<std::string> warn{"optimizer.betas",        "optimizer.eps",
                                       "optimizer.lr",           "optimizer.weight_decay",
                                       "optimizer.clip_norm",    "schedule.name",

@@ -12,12 +12,14 @@ TEST(Group, OfOneLeavesEverythingAsItIs) {
   const Group group;
   const at::Tensor x = at::tensor({1.0, 2.0, 3.0});
   group.sum(x);
-  group.begin_sum_of_parts(x).wait();
-  group.begin_gathering_parts(x).wait();
+  group.begin_sum_to(x, 0).wait();
+  group.share_parts(x);
   group.broadcast(x, 0);
   group.meet();
   EXPECT_TRUE(at::equal(x, at::tensor({1.0, 2.0, 3.0})));
-  EXPECT_TRUE(at::equal(group.part_of(x), x));
+  const at::Tensor collected = at::zeros({3}, at::kDouble);
+  group.collect_parts(x, 3, collected);
+  EXPECT_TRUE(at::equal(collected, x));
   EXPECT_TRUE(at::equal(group.gather(x), x.unsqueeze(0)));
   EXPECT_EQ(group.broadcast("text", 0), "text");
   EXPECT_EQ(group.gather("text"), std::vector<std::string>{"text"});
@@ -35,16 +37,40 @@ TEST(Group, SumsOverAll) {
   });
 }
 
-TEST(Group, SumsAndGathersParts) {
-  with_group(2, [](const Group& group) {
+TEST(Group, PartsCoverAVectorWithoutOverlap) {
+  for (const int elements : {0, 1, 15, 16, 17, 40, 100, 1000}) {
+    with_group(3, [elements](const Group& group) {
+      std::int64_t end = 0;
+      for (int rank = 0; rank < 3; ++rank) {
+        const Group::Part part = group.part_of(elements, rank);
+        EXPECT_EQ(part.begin, end);
+        EXPECT_GE(part.end, part.begin);
+        end = part.end;
+      }
+      EXPECT_EQ(end, elements);
+    });
+  }
+}
+
+TEST(Group, SumsToOneAndSharesAndCollectsParts) {
+  with_group(3, [](const Group& group) {
     const at::Tensor x = at::arange(6, at::kFloat) * (group.rank() + 1);
-    group.begin_sum_of_parts(x).wait();
-    const at::Tensor whole = at::arange(6, at::kFloat) * 3;
-    EXPECT_TRUE(at::equal(group.part_of(x), group.part_of(whole)));
-    at::Tensor mine = at::zeros({6});
-    group.part_of(mine).fill_(group.rank() + 1);
-    group.begin_gathering_parts(mine).wait();
-    EXPECT_TRUE(at::equal(mine, at::tensor({1.0F, 1.0F, 1.0F, 2.0F, 2.0F, 2.0F})));
+    group.begin_sum_to(x, 1).wait();
+    if (group.rank() == 1) {
+      EXPECT_TRUE(at::equal(x, at::arange(6, at::kFloat) * 6));
+    }
+    const at::Tensor mine = at::full({40}, -1.0);
+    const Group::Part part = group.own_part_of(40);
+    mine.slice(0, part.begin, part.end).fill_(group.rank() + 1);
+    at::Tensor expected = at::empty({40});
+    expected.slice(0, 0, 16).fill_(1);
+    expected.slice(0, 16, 32).fill_(2);
+    expected.slice(0, 32).fill_(3);
+    const at::Tensor whole = at::zeros({40});
+    group.collect_parts(mine.slice(0, part.begin, part.end), 40, whole);
+    EXPECT_TRUE(at::equal(whole, group.rank() == 0 ? expected : at::zeros({40})));
+    group.share_parts(mine);
+    EXPECT_TRUE(at::equal(mine, expected));
   });
 }
 
