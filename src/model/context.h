@@ -38,8 +38,16 @@ struct ForwardContext {
   // as long as the pass. Captured passes do not ask.
   const ops::ShouldStop* should_stop = nullptr;
 
-  [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {
-    return {seed, update, layer, static_cast<std::int64_t>(site), first_sample, live};
+  // elements: of what is dropped, for each token.
+  [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site,
+                                            std::int64_t elements) const {
+    return {.seed = seed,
+            .update = update,
+            .layer = layer,
+            .site = static_cast<std::int64_t>(site),
+            .first_sample = first_sample,
+            .first_element = first_position * elements,
+            .live = live};
   }
 };
 

@@ -111,7 +111,7 @@ at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& co
     x = embed_norm_->forward(x, at::kFloat);
   }
   return ops::dropout(x, context.training ? config_.dropout : 0,
-                      context.dropout_key(kBeforeLayers, DropoutSite::embedding));
+                      context.dropout_key(kBeforeLayers, DropoutSite::embedding, config_.dim));
 }
 
 at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& context,

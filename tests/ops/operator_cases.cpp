@@ -26,7 +26,7 @@ namespace transnormer::ops {
 namespace {
 
 constexpr double kEps = 1e-6;
-const DropoutKey kKey{0x123456789ABCDEF, 1LL << 33, 5, 2, (1LL << 32) - 2};
+const DropoutKey kKey{0x123456789ABCDEF, 1LL << 33, 5, 2, (1LL << 32) - 2, 6};
 
 using Cases = std::vector<OperatorCase>;
 
@@ -100,11 +100,11 @@ at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const a
                 ? weights.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1)
                 : weights.masked_fill(hidden, 0).relu();
   if (options.dropout > 0) {
-    // Of a sample: [heads, time, place in the block].
-    const at::Tensor mask = dropout_mask(q.size(0), q.size(2) * time * block, options.dropout,
-                                         options.dropout_key, at::kCPU)
-                                .view({q.size(0), q.size(2), time, block})
-                                .to(at::kDouble);
+    // Of a sample: [time, heads, place in the block].
+    const at::Tensor mask = by_head(dropout_mask(q.size(0), q.size(2) * time * block,
+                                                 options.dropout, options.dropout_key, at::kCPU)
+                                        .view({q.size(0), time, q.size(2), block})
+                                        .to(at::kDouble));
     weights = weights * mask.index_select(-1, number.remainder(block));
   }
   return by_head(at::matmul(weights, by_head(v)));

@@ -53,7 +53,8 @@ class DiagAttention : public ProjectedAttention {
          .block = config_.block,
          .scale = scale_,
          .dropout = context.training ? settings().dropout : 0,
-         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights),
+         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights,
+                                            settings().heads * config_.block),
          .encoding = encoded,
          .visibility = context.visibility});
   }

@@ -27,7 +27,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 constexpr double kEps = 1e-6;
-constexpr DropoutKey kKey{.seed = 7, .update = 3, .layer = 2, .site = 1, .first_sample = 5};
+constexpr DropoutKey kKey{.seed = 7, .update = 3, .layer = 2, .site = 1, .first_sample = 5, .first_element = 6};
 
 // Operands as a function of their number: the same values with and without a kernel.
 class Operands {

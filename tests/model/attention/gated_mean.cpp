@@ -59,7 +59,7 @@ class GatedMean : public Block {
         at::silu(gate_->forward(n, context.compute)) * mean.to(context.compute);
     return ops::residual(
         x, out_->forward(gated, context.compute),
-        {context.training ? dropout_ : 0, context.dropout_key(layer_, DropoutSite::attention)});
+        {context.training ? dropout_ : 0, context.dropout_key(layer_, DropoutSite::attention, x.size(-1))});
   }
 
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override {
