@@ -100,7 +100,9 @@ at::Tensor TransNormer::positions(std::int64_t time, const ForwardContext& conte
   if (config_.position == PositionKind::sinusoidal) {
     return named.defined() ? sinusoid_.rows(named) : sinusoid_.rows(first, time, device());
   }
-  const std::int64_t needed = named.defined() ? named.max().item<std::int64_t>() + 1 : first + time;
+  const std::int64_t end =
+      context.shares_sequences() ? context.sequence->size() * time : first + time;
+  const std::int64_t needed = named.defined() ? named.max().item<std::int64_t>() + 1 : end;
   const std::int64_t rows = size_.max_positions;
   if (needed > rows) {
     throw UserError("model.position: the learned table has " + std::to_string(rows) +
@@ -122,7 +124,7 @@ at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& co
     x = embed_norm_->forward(x, at::kFloat);
   }
   return ops::dropout(x, context.training ? config_.dropout : 0,
-                      context.dropout_key(kBeforeLayers, DropoutSite::embedding));
+                      context.dropout_key(kBeforeLayers, DropoutSite::embedding, config_.dim));
 }
 
 at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& context,
@@ -130,10 +132,19 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
   const bool with_gradients = at::GradMode::is_enabled() && state == nullptr;
   at::AutoGradMode grad_mode(with_gradients);
   ForwardContext here = context;
-  here.first_position = state == nullptr ? 0 : state->position;
   here.visibility.causal = config_.causal;
-  TORCH_CHECK(state == nullptr || (here.visibility.plain() && !here.positions.defined()),
+  const bool plain = here.visibility.plain() && !here.positions.defined();
+  TORCH_CHECK(state == nullptr || plain,
               "padding, segments and positions are for calls without a state");
+  TORCH_CHECK(
+      !here.shares_sequences() || (state == nullptr && plain),
+      "ranks share sequences of a causal model only, without a state, padding, segments and "
+      "positions");
+  if (state != nullptr) {
+    here.first_position = state->position;
+  } else {
+    here.first_position = here.shares_sequences() ? here.sequence->rank() * tokens.size(1) : 0;
+  }
   at::Tensor x = embed(tokens, here);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     ops::throw_if_unwanted(here.should_stop);
