@@ -74,6 +74,8 @@ class JsonlSink : public EventSink {
             {"message", event.message}});
   }
 
+  void flush() override { file_.flush(); }
+
   [[nodiscard]] LostRecords lost() const override { return file_.lost(); }
 
  private:

@@ -198,6 +198,7 @@ void TrainingLoop::judge(const Update& update) {
 void TrainingLoop::diverge(const std::string& where, const std::string& why,
                            std::int64_t sound_until) {
   bar_.finish();
+  wait_for_save();
   events_.note(state_.step, "diverged", "stopped: training diverged at " + where,
                log::Level::error);
   throw DivergedError("training diverged at " + where + ": " + why + "; " +
@@ -261,6 +262,7 @@ bool TrainingLoop::note_what_is_due() {
 }
 
 bool TrainingLoop::finish_step() {
+  saver_.poll();
   if (state_.step == 0) {
     return true;  // there is nothing to save yet: a request waits for the first update
   }
@@ -324,15 +326,22 @@ void TrainingLoop::save() {
     return;
   }
   state_.elapsed_s = meter_.elapsed_s();
-  if (saver_.save()) {
-    saved_step_ = state_.step;
+  saver_.save();
+  saved_step_ = state_.step;
+}
+
+void TrainingLoop::wait_for_save() {
+  if (!saver_.wait()) {
+    saved_step_ = -1;
   }
 }
 
 std::string TrainingLoop::save_and_tell() {
+  wait_for_save();
   const auto fault = fault_of_state(run_);
   if (!fault) {
     save();
+    wait_for_save();
     if (saved_step_ == state_.step) {
       return "; " + run_.way_to_go_on + " goes on from here";
     }
@@ -345,6 +354,7 @@ std::string TrainingLoop::save_and_tell() {
 // A GPU that has failed may not even give its weights back.
 std::string TrainingLoop::outcome_of_fault() {
   if (is_amid_change_) {
+    wait_for_save();
     return "; nothing was saved";
   }
   try {
@@ -367,6 +377,7 @@ ExitStatus TrainingLoop::stop(ExitStatus status) {
 
 ExitStatus TrainingLoop::end() {
   bar_.finish();
+  wait_for_save();
   const std::optional<double> guessing = run_.task->loss_of_guessing(*run_.model);
   if (guessing && is_loss_high(*guessing, state_)) {
     events_.note(state_.step, "loss_high",

@@ -63,9 +63,10 @@ std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start
   return task;
 }
 
-// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %.
-void require_memory(const Config& config, const ModelSize& size, const Task& task,
-                    at::Device device) {
+// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %. Returns
+// whether the machine has room for a copy of them, too.
+bool require_memory(const Config& config, const Task& task, at::Device device) {
+  const ModelSize size = model_size(config, task.tokenizer().get());
   const std::int64_t length = task.sample_length();
   const OptimizerShape optimizer{.state_slots = state_slots(config.optimizer)};
   require_memory_for_training(config.model, size, optimizer, device);
@@ -99,6 +100,7 @@ void require_memory(const Config& config, const ModelSize& size, const Task& tas
         format_bytes(estimate.total()) + ", " + device.str() + " has " + format_bytes(there) +
         "; set a smaller micro_batch_size (the result stays the same)");
   }
+  return (shared ? estimate.total() : 0) + batches + estimate.snapshot <= machine;
 }
 
 // A warm-up beyond train.steps is told when the config is read; the end of the epochs is known
@@ -114,9 +116,8 @@ void warn_of_warmup(const Config& config, std::int64_t total_steps,
 }
 
 std::shared_ptr<TransNormer> make_model(const Config& config, const Task& task, at::Device device) {
-  const ModelSize size = model_size(config, task.tokenizer().get());
-  require_memory(config, size, task, device);
-  return std::make_shared<TransNormer>(config.model, size, device);
+  return std::make_shared<TransNormer>(config.model, model_size(config, task.tokenizer().get()),
+                                       device);
 }
 
 // What the saved run counted is judged as before, unless it says nothing about what comes.
@@ -206,6 +207,12 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   throw_if_stopped();
   const std::int64_t total = total_steps(config.train, task->samples());
   warn_of_warmup(config, total, warnings);
+  const bool saves_in_background = require_memory(config, *task, device);
+  if (!saves_in_background) {
+    warnings.emplace_back(
+        "the memory has no room for a copy of weights and optimizer, so training waits while a "
+        "checkpoint is written");
+  }
   auto model = make_model(config, *task, device);
   auto optimizer = make_optimizer(named_tensors(*model), config.optimizer);
 
@@ -219,6 +226,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
                   .optimizer = std::move(optimizer),
                   .scaler = LossScaler(config.train.precision == Precision::fp16),
                   .state = std::move(state),
+                  .saves_in_background = saves_in_background,
                   .warnings = std::move(warnings)});
   if (start.checkpoint) {
     start_from(*run, start);

@@ -30,6 +30,7 @@ struct TrainingRun {
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   TrainingState state;
+  bool saves_in_background = true;  // the machine has room for a copy of what is saved
   bool resumed = false;
   std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
