@@ -50,7 +50,8 @@ class World {
   // that share out the samples. Both for tensors of the device.
   [[nodiscard]] const Group& sequence() const { return sequence_; }
   [[nodiscard]] const Group& samples() const { return samples_; }
-  // The latter for tensors on the CPU.
+  // The same for tensors on the CPU.
+  [[nodiscard]] const Group& sequence_on_host() const { return sequence_on_host_; }
   [[nodiscard]] const Group& samples_on_host() const { return samples_on_host_; }
 
   // `sequence_parallel` neighbouring ranks share a sequence. Throws UserError where the ranks
@@ -84,6 +85,7 @@ class World {
   Group on_device_;
   Group sequence_;
   Group samples_;
+  Group sequence_on_host_;
   Group samples_on_host_;
 };
 

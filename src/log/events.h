@@ -72,6 +72,9 @@ class EventSink {
   virtual void on(const TrainEvent& event) = 0;
   virtual void on(const ValidEvent& event) = 0;
   virtual void on(const NoteEvent& event) = 0;
+  // What it was told before is on the disk when this returns, as far as its file keeps it. Another
+  // thread may call this while events come. Throws WriteError.
+  virtual void flush() {}
   // What its file has lost so far; nothing where it has none.
   [[nodiscard]] virtual LostRecords lost() const { return {}; }
 };

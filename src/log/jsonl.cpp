@@ -77,6 +77,8 @@ class JsonlSink : public EventSink {
             {"message", event.message}});
   }
 
+  void flush() override { file_.flush(); }
+
   [[nodiscard]] LostRecords lost() const override { return file_.lost(); }
 
  private:

@@ -108,6 +108,8 @@ class TensorboardSink : public EventSink {
 
   void on(const NoteEvent&) override {}  // metrics.jsonl and train.log keep these
 
+  void flush() override { file_.flush(); }
+
   [[nodiscard]] LostRecords lost() const override { return file_.lost(); }
 
  private:

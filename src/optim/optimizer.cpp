@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace transnormer {
@@ -120,6 +121,18 @@ std::vector<NamedTensor> Optimizer::named_state_of(
     }
   }
   return result;
+}
+
+std::vector<std::vector<at::Tensor>> Optimizer::room_for_state() const {
+  std::vector<std::vector<at::Tensor>> room;
+  for (const FlatBuffer& buffer : flat_.buffers()) {
+    std::vector<at::Tensor>& slots = room.emplace_back();
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      slots.push_back(at::empty(buffer.values.sizes(), at::dtype(buffer.values.scalar_type())));
+      std::memset(slots.back().data_ptr(), 0, slots.back().nbytes());  // by this thread alone
+    }
+  }
+  return room;
 }
 
 void Optimizer::copy_state_to(const std::vector<std::vector<at::Tensor>>& flat) const {

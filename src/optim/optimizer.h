@@ -59,8 +59,10 @@ class Optimizer {
   // The same tensors as views of `flat`: of each buffer, of each slot, laid out as the state is.
   [[nodiscard]] std::vector<NamedTensor> named_state_of(
       const std::vector<std::vector<at::Tensor>>& flat) const;
-  // Copies the whole state, of each buffer and slot, into tensors of the CPU; of a shared one, on
-  // process 0 of the group, and all processes call it.
+  // Tensors on the CPU for the whole state, of each buffer and slot; their memory is there.
+  [[nodiscard]] std::vector<std::vector<at::Tensor>> room_for_state() const;
+  // Copies the whole state there; of a shared one, on process 0 of the group, and all processes
+  // call it, the others with nothing.
   void copy_state_to(const std::vector<std::vector<at::Tensor>>& flat) const;
   // Takes what it keeps of one whole tensor of the state: that of parameter number `parameter`.
   void take_state(std::size_t parameter, std::size_t slot, const at::Tensor& whole);

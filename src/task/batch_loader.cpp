@@ -93,7 +93,9 @@ struct BatchLoader::State {
         numbers.push_back(order.sample_at(position));
       }
       const std::int64_t rows = options.equal_rows ? options.micro_batch_size : std::ssize(numbers);
-      batches.push_back(task->make_batch(numbers, first, rows));
+      const Batch whole = task->make_batch(numbers, first, rows);
+      batches.push_back(options.parts == 1 ? whole
+                                           : task->part_of(whole, options.part, options.parts));
     }
     return batches;
   }

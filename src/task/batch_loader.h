@@ -21,6 +21,9 @@ class BatchLoader {
     // Of so many that share out each update, this is the loader of one; shares must divide G.
     std::int64_t shares = 1;
     std::int64_t share = 0;
+    // Of so many that share each sample, it is that of one part (Task::part_of).
+    int parts = 1;
+    int part = 0;
     std::uint64_t seed = 1;
     std::int64_t first_update = 0;
     // Fills a short last micro-batch with masked rows, so that all have as many.

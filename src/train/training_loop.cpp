@@ -22,13 +22,17 @@ namespace transnormer {
 namespace {
 
 constexpr std::int64_t kHistogramSamples = 4096;
+// For the save in flight when another rank is lost.
+constexpr std::chrono::seconds kLastWords{7};
 
 BatchLoader make_loader(const TrainingRun& run) {
   const Config& config = run.config;
   return BatchLoader(run.task, {.global_batch_size = config.train.global_batch_size,
-                                .micro_batch_size = run.micro_batch_size(),
+                                .micro_batch_size = micro_batch_size(run.config.train, run.world),
                                 .shares = run.world.samples().size(),
                                 .share = run.world.samples().rank(),
+                                .parts = run.world.sequence().size(),
+                                .part = run.world.sequence().rank(),
                                 .seed = static_cast<std::uint64_t>(config.train.seed),
                                 .first_update = run.state.step,
                                 .equal_rows = GraphedPass::possible(run.device)});
@@ -85,7 +89,13 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
       saved_step_(is_saved(run) ? run.state.step : -1),
-      applied_step_(run.state.step) {}
+      applied_step_(run.state.step) {
+  run_.world.set_last_words([this] { (void)saver_.settle(kLastWords); });
+}
+
+TrainingLoop::~TrainingLoop() {
+  run_.world.set_last_words({});
+}
 
 ExitStatus TrainingLoop::run() {
   try {
@@ -225,6 +235,7 @@ void TrainingLoop::judge(const Update& update) {
 void TrainingLoop::diverge(const std::string& where, const std::string& why,
                            std::int64_t sound_until) {
   bar_.finish();
+  wait_for_save();
   events_.note(state_.step, "diverged", "stopped: training diverged at " + where,
                log::Level::error);
   throw DivergedError("training diverged at " + where + ": " + why + "; " +
@@ -291,6 +302,7 @@ bool TrainingLoop::note_what_is_due() {
 }
 
 bool TrainingLoop::finish_step() {
+  saver_.poll();
   if (state_.step == 0) {
     return true;  // there is nothing to save yet: a request waits for the first update
   }
@@ -357,15 +369,24 @@ void TrainingLoop::save() {
     return;
   }
   state_.elapsed_s = meter_.elapsed_s();
-  if (saver_.save()) {
-    saved_step_ = state_.step;
+  require_equal_weights(run_);
+  saver_.save();
+  saved_step_ = state_.step;
+}
+
+void TrainingLoop::wait_for_save() {
+  const std::string outcome = run_.world.all().broadcast(saver_.wait() ? "saved" : "failed", 0);
+  if (outcome == "failed") {
+    saved_step_ = -1;
   }
 }
 
 std::string TrainingLoop::save_and_tell() {
+  wait_for_save();
   const auto fault = fault_of_state(run_);
   if (!fault) {
     save();
+    wait_for_save();
     if (saved_step_ == state_.step) {
       return "; " + run_.way_to_go_on + " goes on from here";
     }
@@ -377,7 +398,8 @@ std::string TrainingLoop::save_and_tell() {
 
 // A GPU that has failed may not even give its weights back.
 std::string TrainingLoop::outcome_of_fault() {
-  if (is_amid_change_) {
+  if (is_amid_change_ || run_.world.size() > 1) {  // other ranks may not have this fault
+    (void)saver_.wait();
     return "; nothing was saved";
   }
   try {
@@ -400,6 +422,7 @@ ExitStatus TrainingLoop::stop(ExitStatus status) {
 
 ExitStatus TrainingLoop::end() {
   bar_.finish();
+  wait_for_save();
   const std::optional<double> guessing = run_.task->loss_of_guessing(*run_.model);
   if (guessing && is_loss_high(*guessing, state_)) {
     events_.note(state_.step, "loss_high",

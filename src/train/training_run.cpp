@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "config/load.h"
+#include "model/attention/registry.h"
 #include "model/footprint.h"
 #include "model/graphed_pass.h"
 #include "model/model_size.h"
@@ -53,6 +54,21 @@ void require_that_ranks_fit(const Config& config, const dist::World& world) {
                     " ranks; set a multiple of " + format_count(ranks) +
                     ", or start another number of processes");
   }
+  const auto faults = unfit_for_sequence_parallel(config.model, config.data.tokens_per_sample,
+                                                  config.distributed.sequence_parallel);
+  if (!faults.empty()) {
+    throw UserError(faults);
+  }
+}
+
+// A text shorter than one sample is a shorter sample.
+void require_parts(const Config& config, const Task& task) {
+  const std::int64_t parts = config.distributed.sequence_parallel;
+  if (parts > 1 && task.sample_length() != config.data.tokens_per_sample) {
+    throw UserError("distributed.sequence_parallel: the text for training has " +
+                    format_count(task.sample_length()) +
+                    " tokens, fewer than data.tokens_per_sample, so ranks cannot share a sample");
+  }
 }
 
 std::string difference(const std::string& first, const std::string& other) {
@@ -83,25 +99,33 @@ std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start
   return task;
 }
 
-// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %.
-void require_memory(const Config& config, const ModelSize& size, const Task& task,
-                    at::Device device) {
+// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %. Processes
+// on one machine share its memory. Returns whether there is room for a copy of weights and
+// optimizer, too.
+bool require_memory(const Config& config, const Task& task, at::Device device,
+                    const dist::World& world) {
+  const ModelSize size = model_size(config, task.tokenizer().get());
   const std::int64_t length = task.sample_length();
   const OptimizerShape optimizer{.state_slots = state_slots(config.optimizer)};
   require_memory_for_training(config.model, size, optimizer, device);
-  const MemoryEstimate estimate =
+  const BatchLoader::Options batches_held{.global_batch_size = config.train.global_batch_size,
+                                          .micro_batch_size = micro_batch_size(config.train, world),
+                                          .shares = world.samples().size(),
+                                          .equal_rows = GraphedPass::possible(device)};
+  MemoryEstimate estimate =
       training_memory(config.model, size, optimizer,
-                      {.sequences = config.train.resolved_micro_batch_size(),
-                       .length = length,
+                      {.sequences = batches_held.micro_batch_size,
+                       .length = length / world.sequence().size(),
                        .compute = ops::scalar_type(config.train.precision),
                        .activation_checkpointing = config.train.activation_checkpointing});
+  if (config.distributed.shard_optimizer) {
+    estimate.optimizer /= world.size();
+  }
   const double needed = estimate.total() - 0.3 * estimate.activations;
-  const double batches =
-      BatchLoader::held_bytes({.global_batch_size = config.train.global_batch_size,
-                               .micro_batch_size = config.train.resolved_micro_batch_size(),
-                               .equal_rows = GraphedPass::possible(device)},
-                              task.bytes_per_sample());
-  const auto machine = ops::device_memory_bytes(at::kCPU);
+  const double batches = BatchLoader::held_bytes(batches_held, task.bytes_per_sample());
+  const int here = world.launch().local_size;
+  const std::string of_one = here == 1 ? "" : " for each of " + format_count(here) + " processes";
+  const double machine = ops::device_memory_bytes(at::kCPU) / here;
   const bool shared = device.is_cpu();  // the memory of batches and model is the same
   const double beside = shared ? needed : 0;
   if (batches + beside > machine && (batches > estimate.activations || !shared)) {
@@ -109,16 +133,17 @@ void require_memory(const Config& config, const ModelSize& size, const Task& tas
                     " samples of " + format_count(length) + " tokens would take about " +
                     format_bytes(batches) + " for the tokens of the updates held ready, " +
                     format_bytes(batches + beside) + " in all, the machine has " +
-                    format_bytes(machine) + "; set a smaller global_batch_size");
+                    format_bytes(machine) + of_one + "; set a smaller global_batch_size");
   }
-  const double there = ops::device_memory_bytes(device);
+  const double there = ops::device_memory_bytes(device) / (shared ? here : 1);
   if (needed + (shared ? batches : 0) > there) {
-    throw UserError(
-        "train.micro_batch_size: " + format_count(config.train.resolved_micro_batch_size()) +
-        " sequences of " + format_count(length) + " tokens would take about " +
-        format_bytes(estimate.total()) + ", " + device.str() + " has " + format_bytes(there) +
-        "; set a smaller micro_batch_size (the result stays the same)");
+    throw UserError("train.micro_batch_size: " + format_count(batches_held.micro_batch_size) +
+                    " sequences of " + format_count(length) + " tokens would take about " +
+                    format_bytes(estimate.total()) + ", " + device.str() + " has " +
+                    format_bytes(there) + of_one +
+                    "; set a smaller micro_batch_size (the result stays the same)");
   }
+  return (shared ? estimate.total() : 0) + batches + estimate.snapshot <= machine;
 }
 
 // Of each tensor; differs where any bit does, but for chance.
@@ -144,9 +169,8 @@ void warn_of_warmup(const Config& config, std::int64_t total_steps,
 }
 
 std::shared_ptr<TransNormer> make_model(const Config& config, const Task& task, at::Device device) {
-  const ModelSize size = model_size(config, task.tokenizer().get());
-  require_memory(config, size, task, device);
-  return std::make_shared<TransNormer>(config.model, size, device);
+  return std::make_shared<TransNormer>(config.model, model_size(config, task.tokenizer().get()),
+                                       device);
 }
 
 // What the saved run counted is judged as before, unless it says nothing about what comes.
@@ -309,6 +333,11 @@ void require_shared_files(const dist::World& world, const fs::path& directory) {
 
 }  // namespace
 
+std::int64_t micro_batch_size(const TrainConfig& config, const dist::World& world) {
+  return config.micro_batch_size > 0 ? config.micro_batch_size
+                                     : config.global_batch_size / world.samples().size();
+}
+
 void require_equal_weights(const TrainingRun& run) {
   if (run.world.size() > 1) {
     run.world.require_same(digest_of_weights(*run.model),
@@ -349,8 +378,15 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   require_shared_files(world, start->directory.path());
   throw_if_stopped();
   Task& task = *start->task;
+  require_parts(config, task);
   const std::int64_t total = total_steps(config.train, task.samples());
   warn_of_warmup(config, total, warnings);
+  const bool saves_in_background = require_memory(config, task, device, world);
+  if (!saves_in_background) {
+    warnings.emplace_back(
+        "the memory has no room for a copy of weights and optimizer, so training waits while a "
+        "checkpoint is written");
+  }
   auto model = make_model(config, task, device);
   auto optimizer =
       make_optimizer(named_tensors(*model), config.optimizer,
@@ -367,6 +403,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
                   .optimizer = std::move(optimizer),
                   .scaler = LossScaler(config.train.precision == Precision::fp16),
                   .state = std::move(state),
+                  .saves_in_background = saves_in_background,
                   .warnings = std::move(warnings)});
   if (start->point.checkpoint) {
     start_from(*run, start->point);

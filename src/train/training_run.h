@@ -32,6 +32,7 @@ struct TrainingRun {
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   TrainingState state;
+  bool saves_in_background = true;  // the machine has room for a copy of what is saved
   bool resumed = false;
   std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
@@ -39,15 +40,10 @@ struct TrainingRun {
   std::string origin = "started";                 // for people
   std::vector<std::string> warnings;              // of the set-up, for people
   std::vector<log::NoteEvent> notes = {};         // of the set-up, for scripts too
-
-  // Sequences of this rank in an update, and at a time.
-  [[nodiscard]] std::int64_t share() const {
-    return config.train.global_batch_size / world.samples().size();
-  }
-  [[nodiscard]] std::int64_t micro_batch_size() const {
-    return config.train.micro_batch_size > 0 ? config.train.micro_batch_size : share();
-  }
 };
+
+// Sequences that a rank passes through the model at a time.
+[[nodiscard]] std::int64_t micro_batch_size(const TrainConfig& config, const dist::World& world);
 
 // Chooses device and threads, locks the run directory, decides where to start, prepares the data,
 // makes the model. Until begin_writing() nothing of a former run is changed, but that what a killed

@@ -73,6 +73,7 @@ std::optional<UpdateStep::Measured> UpdateStep::measure(
   context.activation_checkpointing = options_.activation_checkpointing;
   context.seed = options_.seed;
   context.update = update;
+  context.sequence = &world_.sequence();
   context.should_stop = should_stop && world_.size() == 1 ? &should_stop : nullptr;
 
   Measured measured;
