@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "checkpoint/safetensors_header.h"
+#include "config/json_tree.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/hash.h"
@@ -84,7 +85,7 @@ std::string name_some(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 5;
   std::string text = names.size() > 1 ? "tensors " : "tensor ";
   for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i) {
-    text += (i > 0 ? ", " : "") + names[i];
+    text += (i > 0 ? ", " : "") + printable(names[i], false);
   }
   if (names.size() > kMost) {
     text += " and " + std::to_string(names.size() - kMost) + " more";

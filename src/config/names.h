@@ -13,6 +13,8 @@ struct Named {
   E value;
   const char* name;
 };
+template <class E>
+Named(E, const char*) -> Named<E>;  // which clang before 17 does not deduce
 
 inline constexpr std::array kModelVariantNames{
     Named{ModelVariant::t2, "t2"}, Named{ModelVariant::t1, "t1"},
