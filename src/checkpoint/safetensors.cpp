@@ -121,15 +121,15 @@ std::string write_safetensors(const std::filesystem::path& path,
   return hash.hex();
 }
 
-void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors) {
+void require_names(const InputFile& file, const std::vector<std::string>& names) {
   std::set<std::string> saved;
   for (const TensorInfo& tensor : list_safetensors(file)) {
     saved.insert(tensor.name);
   }
   std::vector<std::string> missing;
-  for (const NamedTensor& wanted : tensors) {
-    if (saved.erase(wanted.name) == 0) {
-      missing.push_back(wanted.name);
+  for (const std::string& name : names) {
+    if (saved.erase(name) == 0) {
+      missing.push_back(name);
     }
   }
   std::string fault;
@@ -143,6 +143,14 @@ void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& ten
   if (!fault.empty()) {
     throw UserError(file.path().string() + ": " + fault);
   }
+}
+
+void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const NamedTensor& wanted : tensors) {
+    names.push_back(wanted.name);
+  }
+  require_names(file, names);
   read_named_safetensors(file, tensors);
 }
 

@@ -150,9 +150,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const CheckpointContent& conte
 
   TemporaryCheckpoint temporary(checkpoints / temporary_name(step));
   passed(SaveStage::begun);
-  temporary.write_tensors(kModelFile, named_tensors(content.model));
+  temporary.write_tensors(kModelFile, content.model);
   passed(SaveStage::model_written);
-  temporary.write_tensors(kOptimizerFile, content.optimizer.named_state());
+  temporary.write_tensors(kOptimizerFile, content.optimizer);
   passed(SaveStage::optimizer_written);
   temporary.write_bytes(kStateFile, state_to_json(content.state));
   temporary.write_bytes(kConfigFile, config_to_json(content.config));

@@ -8,8 +8,7 @@
 
 #include "checkpoint/training_state.h"
 #include "config/config.h"
-#include "model/transnormer.h"
-#include "optim/optimizer.h"
+#include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
 namespace transnormer {
@@ -17,8 +16,8 @@ namespace transnormer {
 // Everything a save writes.
 struct CheckpointContent {
   const Config& config;
-  const TransNormer& model;
-  const Optimizer& optimizer;
+  std::vector<NamedTensor> model;      // named_tensors() of it, or copies
+  std::vector<NamedTensor> optimizer;  // its named_state()
   const TrainingState& state;
   const Tokenizer& tokenizer;
   const std::vector<std::int64_t>& unigram_counts;

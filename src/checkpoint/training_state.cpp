@@ -42,6 +42,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("low_loss_step", state.low_loss_step);
   visit("gradient_moments", state.gradient_moments);
   visit("threads", state.threads);
+  visit("ranks", state.ranks);
   visit("device", state.device);
   visit("build", state.build);
   visit("train_data_digest", state.train_data_digest, Presence::required);

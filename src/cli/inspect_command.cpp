@@ -74,11 +74,10 @@ Json to_json(const ModelReport& report) {
                              {"attention", report.flops.attention},
                              {"forward", report.flops.forward()},
                              {"train", report.flops.train()}};
-  json["memory_bytes"] = {{"weights", report.memory.weights},
-                          {"gradients", report.memory.gradients},
-                          {"optimizer", report.memory.optimizer},
-                          {"activations", report.memory.activations},
-                          {"total", report.memory.total()}};
+  json["memory_bytes"] = {
+      {"weights", report.memory.weights},     {"gradients", report.memory.gradients},
+      {"optimizer", report.memory.optimizer}, {"activations", report.memory.activations},
+      {"total", report.memory.total()},       {"snapshot", report.memory.snapshot}};
   json["tensors"] = Json::array();
   for (const NamedTensor& named : report.tensors) {
     json["tensors"].push_back({{"name", named.name},
@@ -120,6 +119,8 @@ void print_report(const ModelReport& report, const Config& config) {
               format_bytes(memory.total()).c_str(), format_bytes(memory.weights).c_str(),
               format_bytes(memory.gradients).c_str(), format_bytes(memory.optimizer).c_str(),
               format_bytes(memory.activations).c_str());
+  std::printf("                 beside it %s for the copy that is saved in the background\n",
+              format_bytes(memory.snapshot).c_str());
   std::printf("                 (%lld sequences of %lld tokens a pass, %s%s)\n",
               static_cast<long long>(report.pass.sequences),
               static_cast<long long>(report.pass.length), to_string(config.train.precision),

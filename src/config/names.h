@@ -61,6 +61,8 @@ inline constexpr std::array kLogLevelNames{
 inline constexpr std::array kBackendNames{Named{DistributedBackend::automatic, "auto"},
                                           Named{DistributedBackend::gloo, "gloo"},
                                           Named{DistributedBackend::nccl, "nccl"}};
+inline constexpr std::array kGradientPrecisionNames{Named{GradientPrecision::fp32, "fp32"},
+                                                    Named{GradientPrecision::bf16, "bf16"}};
 
 // The spelling of a value, for messages and answers.
 template <class E>

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,10 @@ class AppendFile {
   // taken back, and the next one is tried again: it is not worth stopping a training for.
   void append(std::string_view record);
 
+  // What was appended before is on the disk when this returns. Other threads may append meanwhile.
+  // Throws WriteError.
+  void flush() const;
+
   [[nodiscard]] const LostRecords& lost() const { return lost_; }
 
  private:
@@ -46,6 +51,7 @@ class AppendFile {
 
   std::filesystem::path path_;
   AppendFileOptions options_;
+  mutable std::mutex mutex_;  // guards the descriptor
   LostRecords lost_;
   int descriptor_ = -1;
   off_t torn_from_ = -1;  // where a part of a record lies that could not be taken back

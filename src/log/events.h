@@ -38,8 +38,9 @@ struct TrainEvent {
   double tokens_per_s = 0;
   double elapsed_s = 0;  // over all sessions of the run
   double epoch = 0;
-  std::optional<double> time_left_s;  // to the end of training, for people
-  double data_wait_s = 0;             // since the last event
+  std::optional<double> time_left_s;       // to the end of training, for people
+  double data_wait_s = 0;                  // since the last event
+  std::optional<double> ranks_wait_share;  // of the updates' time, for other ranks; with several
   std::int64_t memory_bytes = 0;
   std::optional<double> loss_scale;                       // fp16 only
   std::int64_t skipped_updates = 0;                       // in all
@@ -71,6 +72,9 @@ class EventSink {
   virtual void on(const TrainEvent& event) = 0;
   virtual void on(const ValidEvent& event) = 0;
   virtual void on(const NoteEvent& event) = 0;
+  // What it was told before is on the disk when this returns, as far as its file keeps it. Another
+  // thread may call this while events come. Throws WriteError.
+  virtual void flush() {}
   // What its file has lost so far; nothing where it has none.
   [[nodiscard]] virtual LostRecords lost() const { return {}; }
 };

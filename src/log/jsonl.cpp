@@ -51,6 +51,9 @@ class JsonlSink : public EventSink {
                  {"epoch", event.epoch},
                  {"data_wait_s", event.data_wait_s},
                  {"memory_bytes", event.memory_bytes}});
+    if (event.ranks_wait_share) {
+      line["ranks_wait_share"] = *event.ranks_wait_share;
+    }
     if (event.loss_scale) {
       line["loss_scale"] = *event.loss_scale;
     }
@@ -75,6 +78,8 @@ class JsonlSink : public EventSink {
             {"event", event.name},
             {"message", event.message}});
   }
+
+  void flush() override { file_.flush(); }
 
   [[nodiscard]] LostRecords lost() const override { return file_.lost(); }
 

@@ -83,6 +83,9 @@ class TensorboardSink : public EventSink {
     summary.add_scalar("train/grad_norm", event.grad_norm);
     summary.add_scalar("train/tokens_per_s", event.tokens_per_s);
     summary.add_scalar("train/data_wait_s", event.data_wait_s);
+    if (event.ranks_wait_share) {
+      summary.add_scalar("train/ranks_wait_share", *event.ranks_wait_share);
+    }
     summary.add_scalar("train/memory_bytes", static_cast<double>(event.memory_bytes));
     if (event.loss_scale) {
       summary.add_scalar("train/loss_scale", *event.loss_scale);
@@ -109,6 +112,8 @@ class TensorboardSink : public EventSink {
   }
 
   void on(const NoteEvent&) override {}  // metrics.jsonl and train.log keep these
+
+  void flush() override { file_.flush(); }
 
   [[nodiscard]] LostRecords lost() const override { return file_.lost(); }
 

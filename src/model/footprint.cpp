@@ -93,11 +93,13 @@ MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
       config, size, [&](const Block& block) { return block.kept_bytes_per_token(pass.compute); });
   // Recomputed layers keep the stream before each, and one layer at a time all of its own.
   const double stream = layers * 4 * static_cast<double>(config.dim);
+  const double state = 4 * static_cast<double>(optimizer.state_slots) * parameters;
   const double copies = pass.compute == at::kFloat ? 0 : element;  // of the weights, for products
   return {.weights = (4 + copies) * parameters,
           .gradients = 4 * parameters,
-          .optimizer = 4 * static_cast<double>(optimizer.state_slots) * parameters,
-          .activations = tokens * (pass.activation_checkpointing ? stream + kept / layers : kept)};
+          .optimizer = state,
+          .activations = tokens * (pass.activation_checkpointing ? stream + kept / layers : kept),
+          .snapshot = 4 * parameters + state};
 }
 
 void require_memory_for_weights(const ModelConfig& config, const ModelSize& size,

@@ -21,6 +21,9 @@ struct MemoryEstimate {
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;
+  // Of weights and optimizer, while a copy of them is saved; in the machine's memory, beside what
+  // the total counts.
+  double snapshot = 0;
   [[nodiscard]] double total() const { return weights + gradients + optimizer + activations; }
 };
 

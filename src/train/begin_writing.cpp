@@ -44,9 +44,9 @@ std::string work_summary(const TrainingRun& run) {
   const TrainConfig& train = run.config.train;
   return "training: " + format_count(run.total_steps) + " updates of " +
          format_count(train.global_batch_size) + " samples (" +
-         format_count(train.resolved_micro_batch_size()) + " a pass) on " + run.state.device +
-         ", " + to_string(train.precision) + ", " + format_count(run.state.threads) +
-         (run.state.threads == 1 ? " thread" : " threads");
+         format_count(micro_batch_size(run.config.train, run.world)) + " a pass) on " +
+         run.state.device + ", " + to_string(train.precision) + ", " +
+         format_count(run.state.threads) + (run.state.threads == 1 ? " thread" : " threads");
 }
 
 // Whether a file is the resolved config of a run, of this version or another: every section spelled

@@ -39,6 +39,12 @@ void Events::note(std::int64_t step, const std::string& name, const std::string&
   tell_of_gaps(event.step);
 }
 
+void Events::flush() {
+  for (const auto& file : files_) {
+    file->flush();
+  }
+}
+
 std::vector<const log::EventSink*> Events::sinks() const {
   std::vector<const log::EventSink*> all{console_.get()};
   for (const auto& file : files_) {

@@ -25,6 +25,10 @@ class Events {
   void note(std::int64_t step, const std::string& name, const std::string& message,
             log::Level level = log::Level::info);
 
+  // What was reported before is on the disk when this returns. Another thread may call this while
+  // events come. Throws WriteError.
+  void flush();
+
   // Whether any file has lost a record.
   [[nodiscard]] bool have_lost_records() const;
 

@@ -23,9 +23,13 @@ struct LogFileUntilTheEnd {
 }  // namespace
 
 ExitStatus train(const TrainRequest& request) {
+  return train(request, dist::alone());
+}
+
+ExitStatus train(const TrainRequest& request, dist::World& world) {
   const log::Level level = request.loaded.config.log.level;
   log::set_level(level);
-  const std::unique_ptr<TrainingRun> run = set_up(request);
+  const std::unique_ptr<TrainingRun> run = set_up(request, world);
   if (run->already_ended) {
     log::set_level(log::Level::info);  // the one answer there is, whatever log.level asks for
     log::info(run->directory.path().string() + ": this run has ended: " + *run->already_ended +
@@ -35,7 +39,7 @@ ExitStatus train(const TrainRequest& request) {
     return ExitStatus::done;
   }
   const LogFileUntilTheEnd log_file;
-  Events events = begin_writing(*run);
+  Events events = world.is_first() ? begin_writing(*run) : Events(log::make_console_sink(), {});
   return TrainingLoop(*run, events).run();
 }
 

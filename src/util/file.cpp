@@ -158,6 +158,12 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
   writer.finish();
 }
 
+void sync_file(int descriptor, const fs::path& name) {
+  if (!flush(descriptor)) {
+    throw WriteError(name.string() + ": cannot be flushed: " + reason());
+  }
+}
+
 void sync_directory(const fs::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {

@@ -46,6 +46,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
 // was written.
 [[nodiscard]] bool can_flush(const std::filesystem::path& file);
 
+// Flushes to the disk what was written to an open file; `name` stands in messages.
+void sync_file(int descriptor, const std::filesystem::path& name);
+
 // Flushes a directory's entries, so that a rename in it survives a power cut.
 void sync_directory(const std::filesystem::path& directory);
 

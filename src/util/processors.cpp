@@ -61,8 +61,17 @@ int processors() {
 }
 
 int allowed_processors() {
-  return limit_in_environment("OMP_THREAD_LIMIT",
-                              limit_in_environment("OMP_NUM_THREADS", processors()));
+  return processors_of_one(1);
+}
+
+int processors_of_one(int processes) {
+  const int part = std::max(processors() / std::max(processes, 1), 1);
+  const char* const asked = std::getenv("OMP_NUM_THREADS");
+  const bool by_torchrun = std::getenv("TORCHELASTIC_RUN_ID") != nullptr && asked != nullptr &&
+                           std::string_view(asked) == "1";
+  return by_torchrun ? part
+                     : limit_in_environment("OMP_THREAD_LIMIT",
+                                            limit_in_environment("OMP_NUM_THREADS", part));
 }
 
 int useful_threads(std::int64_t asked) {

@@ -35,7 +35,12 @@ TinyTraining::TinyTraining(std::uint64_t seed)
 }
 
 CheckpointContent TinyTraining::content() const {
-  return {config, *model, *optimizer, state, *tokenizer, unigram_counts};
+  return {.config = config,
+          .model = named_tensors(*model),
+          .optimizer = optimizer->named_state(),
+          .state = state,
+          .tokenizer = *tokenizer,
+          .unigram_counts = unigram_counts};
 }
 
 std::filesystem::path TinyTraining::save(const std::filesystem::path& run_dir, std::int64_t step,

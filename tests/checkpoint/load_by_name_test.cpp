@@ -40,8 +40,8 @@ class LoadByName : public ::testing::Test {
     saved(training.config.model);
     const auto path =
         save_checkpoint(directory_.path(), {.config = training.config,
-                                            .model = *before_,
-                                            .optimizer = *training.optimizer,
+                                            .model = named_tensors(*before_),
+                                            .optimizer = training.optimizer->named_state(),
                                             .state = training.state,
                                             .tokenizer = *training.tokenizer,
                                             .unigram_counts = training.unigram_counts});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "util/error.h"
@@ -46,6 +47,20 @@ TEST_F(AppendFileTest, AFailedRecordIsTakenBackAndTheNextOneTriedAgain) {
   EXPECT_EQ(file.lost().count, 2);
   EXPECT_FALSE(file.lost().still_fails);
   EXPECT_EQ(file.lost().file, path_);
+}
+
+TEST_F(AppendFileTest, IsFlushedWhileRecordsAreAppended) {
+  AppendFile file(path_, options());
+  std::thread flusher([&file] {
+    for (int i = 0; i < 20; ++i) {
+      file.flush();
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    file.append("record\n");
+  }
+  flusher.join();
+  EXPECT_EQ(read_file(path_).size(), 200 * std::string("record\n").size());
 }
 
 TEST_F(AppendFileTest, EachGapIsToldOnce) {
