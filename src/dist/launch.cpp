@@ -249,7 +249,26 @@ Environment environment() {
   };
 }
 
+namespace {
+
+// Who sets these variables by hand may have them from another start.
+void require_that_mpi_agrees(const Launch& launch, const Environment& variable) {
+  const std::optional<Launch> mpi = of_openmpi(variable);
+  if (mpi && launch.launcher != "torchrun" && launch.launcher != "--nproc" &&
+      (mpi->rank != launch.rank || mpi->size != launch.size)) {
+    throw UserError(
+        "environment: " + pair_text("RANK", launch.rank, "WORLD_SIZE", launch.size) + ", but " +
+        pair_text("OMPI_COMM_WORLD_RANK", mpi->rank, "OMPI_COMM_WORLD_SIZE", mpi->size) +
+        "; unset RANK and WORLD_SIZE");
+  }
+}
+
+}  // namespace
+
 Launch resolve_launch(const Environment& variable) {
+  if (const auto launch = of_torchrun(variable)) {
+    require_that_mpi_agrees(*launch, variable);
+  }
   for (const auto launcher : {of_torchrun, of_openmpi, of_slurm, of_pmi}) {
     if (const auto launch = launcher(variable)) {
       return launch->size > 1 ? *launch : Launch{};

@@ -312,6 +312,10 @@ std::string World::name() const {
       .name();
 }
 
+std::string World::describe() const {
+  return dist::describe(launch_) + (meeting_ ? ", over the interface of " + meeting_->address : "");
+}
+
 void World::form_groups(const DistributedConfig& config, at::Device device) {
   const int share = static_cast<int>(config.sequence_parallel);
   if (size() % share != 0) {

@@ -40,6 +40,8 @@ class World {
   [[nodiscard]] bool is_first() const { return rank() == 0; }
   [[nodiscard]] const Launch& launch() const { return launch_; }
   [[nodiscard]] std::string name() const;  // "rank 2 on node7"
+  // For people: who started the processes, where they met, what they talk over.
+  [[nodiscard]] std::string describe() const;
 
   // --- Groups. That of all is there from the start, for tensors on the CPU; the others are those
   // of form_groups(), and before it this process alone.

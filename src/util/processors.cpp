@@ -74,8 +74,8 @@ int processors_of_one(int processes) {
                                             limit_in_environment("OMP_NUM_THREADS", part));
 }
 
-int useful_threads(std::int64_t asked) {
-  const int allowed = allowed_processors();
+int useful_threads(std::int64_t asked, int processes) {
+  const int allowed = processors_of_one(processes);
   return asked > 0 && asked < allowed ? static_cast<int>(asked) : allowed;
 }
 

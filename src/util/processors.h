@@ -19,8 +19,8 @@ namespace transnormer {
 [[nodiscard]] int processors_of_one(int processes);
 
 // For work whose result does not depend on the number of threads: as many as asked (0: all), but no
-// more than allowed.
-[[nodiscard]] int useful_threads(std::int64_t asked);
+// more than allowed to one of so many processes.
+[[nodiscard]] int useful_threads(std::int64_t asked, int processes = 1);
 
 // Throws UserError where the system does not grant so many threads at a time: the libraries that
 // need them would end the process.
