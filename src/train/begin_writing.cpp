@@ -123,7 +123,7 @@ Events begin_writing(TrainingRun& run) {
   log::info(model_summary(run));
   log::info("data: " + run.task->describe_data());
   if (run.world.size() > 1) {
-    log::info("processes: " + run.world.describe());
+    log::info(run.world.describe());
   }
   log::info(work_summary(run));
   const std::int64_t step = run.state.step;
