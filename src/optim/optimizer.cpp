@@ -9,14 +9,13 @@ namespace transnormer {
 namespace {
 
 // The slot's initial value where parameters lie, zero between them.
-at::Tensor make_state(const FlatBuffer& buffer, double initial) {
-  const at::Tensor state = at::zeros_like(buffer.values);
+void initialize_state(const at::Tensor& state, const FlatBuffer& buffer, double initial) {
+  state.zero_();
   if (initial != 0) {
     for (const FlatRange& range : buffer.ranges) {
       range.view_of(state).fill_(initial);
     }
   }
-  return state;
 }
 
 }  // namespace
@@ -26,7 +25,16 @@ Optimizer::Optimizer(const std::vector<NamedTensor>& tensors, std::vector<StateS
   for (const FlatBuffer& buffer : flat_.buffers()) {
     std::vector<at::Tensor>& state = state_.emplace_back();
     for (const StateSlot& slot : slots_) {
-      state.push_back(make_state(buffer, slot.initial));
+      initialize_state(state.emplace_back(at::empty_like(buffer.values)), buffer, slot.initial);
+    }
+  }
+}
+
+void Optimizer::reset() {
+  updates_ = 0;
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      initialize_state(state_[i][slot], flat_.buffers()[i], slots_[slot].initial);
     }
   }
 }

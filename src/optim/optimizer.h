@@ -42,6 +42,8 @@ class Optimizer {
 
   // Applies the parameters' gradients at this learning rate.
   void step(double lr);
+  // Its state is that of before the first update again.
+  void reset();
   // Sets the gradients to zero and keeps their memory.
   void zero_gradients();
 

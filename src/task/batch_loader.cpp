@@ -77,7 +77,7 @@ struct BatchLoader::State {
   std::vector<Batch> make_update(std::int64_t update) {
     std::vector<Batch> batches;
     batches.reserve(static_cast<std::size_t>(micro_batches(options)));
-    const std::int64_t end = (update + 1) * options.global_batch_size;
+    const std::int64_t end = (update + 1) * options.global_batch_size + options.samples_passed_over;
     for (std::int64_t position = end - options.global_batch_size; position < end && !stopped;) {
       const std::int64_t first = position;
       std::vector<std::int64_t> numbers;

@@ -10,8 +10,9 @@
 namespace transnormer {
 
 // The micro-batches of all updates from `first_update` on, made by a thread of its own a few
-// updates ahead (one, where updates are large). Update s holds positions [s·G, (s+1)·G) of the
-// order of samples (data/sample_order.h), G = global_batch_size, cut into micro-batches in order.
+// updates ahead (one, where updates are large). Update s holds positions [s·G + p, (s+1)·G + p) of
+// the order of samples (data/sample_order.h), G = global_batch_size, p = samples_passed_over, cut
+// into micro-batches in order.
 // Failures of the thread are thrown by next_update().
 class BatchLoader {
  public:
@@ -20,6 +21,7 @@ class BatchLoader {
     std::int64_t micro_batch_size = 1;
     std::uint64_t seed = 1;
     std::int64_t first_update = 0;
+    std::int64_t samples_passed_over = 0;
     // Fills a short last micro-batch with masked rows, so that all have as many.
     bool equal_rows = false;
   };

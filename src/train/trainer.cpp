@@ -5,7 +5,9 @@
 #include "config/names.h"
 #include "log/console.h"
 #include "train/begin_writing.h"
+#include "train/divergence.h"
 #include "train/ending.h"
+#include "train/retry.h"
 #include "train/training_loop.h"
 #include "train/training_run.h"
 
@@ -34,9 +36,22 @@ ExitStatus train(const TrainRequest& request) {
     log::set_level(level);
     return ExitStatus::done;
   }
+  return train(*run);
+}
+
+ExitStatus train(TrainingRun& run) {
   const LogFileUntilTheEnd log_file;
-  Events events = begin_writing(*run);
-  return TrainingLoop(*run, events).run();
+  for (;;) {
+    Events events = begin_writing(run);
+    try {
+      return TrainingLoop(run, events).run();
+    } catch (const Divergence& divergence) {
+      if (!may_go_back(run)) {
+        throw;
+      }
+      go_back(run, divergence.facts());
+    }
+  }
 }
 
 }  // namespace transnormer

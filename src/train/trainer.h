@@ -26,4 +26,10 @@ struct TrainRequest {
 // shows in the status.
 [[nodiscard]] ExitStatus train(const TrainRequest& request);
 
+struct TrainingRun;
+
+// The same of a run that is set up: writes, trains, and goes back after divergences as often as
+// train.divergence_retries says.
+[[nodiscard]] ExitStatus train(TrainingRun& run);
+
 }  // namespace transnormer

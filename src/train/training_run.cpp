@@ -143,6 +143,8 @@ void note_validation_kind(TrainingRun& run) {
   }
 }
 
+}  // namespace
+
 void start_from(TrainingRun& run, const StartingPoint& start) {
   const Checkpoint& checkpoint = *start.checkpoint;
   checkpoint.load_into(*run.model);
@@ -152,12 +154,16 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
   run.state.threads = now.threads;
   run.state.device = now.device;
   run.state.build = now.build;
+  run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
   if (checkpoint.config().train.precision == Precision::fp16) {
     run.scaler.restore(run.state.loss_scale, run.state.scale_growth_count);
   }
   run.unigram_counts = checkpoint.unigram_counts();
   run.resumed = true;
   run.damaged = start.damaged;
+  if (start.is_fork) {
+    run.forked_from = checkpoint.path();
+  }
   run.way_to_go_on = start.way_to_go_on;
   run.origin = "resumed from " + checkpoint.path().string() + " (step " +
                format_count(run.state.step) + ", " + format_count(run.state.tokens) +
@@ -174,13 +180,18 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
 
 void start_anew(TrainingRun& run) {
   initialize(*run.model, static_cast<std::uint64_t>(run.config.train.seed));
+  run.optimizer->reset();
+  run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
+  run.state = {};
+  record_environment(run.state, run.device);
+  run.resumed = false;
+  run.damaged.clear();
+  run.origin = "started";
   run.state.train_data_digest = run.task->data_digest();
   run.state.tokenizer_digest = run.task->tokenizer()->digest();
   run.unigram_counts = run.task->token_counts();
   note_validation_kind(run);
 }
-
-}  // namespace
 
 std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
   refuse_several_processes();

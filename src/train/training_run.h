@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "optim/optimizer.h"
 #include "task/task.h"
 #include "train/events.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 namespace transnormer {
@@ -32,6 +34,8 @@ struct TrainingRun {
   TrainingState state;
   bool saves_in_background = true;  // the machine has room for a copy of what is saved
   bool resumed = false;
+  std::optional<std::filesystem::path> forked_from = {};  // a checkpoint of another directory
+  bool has_losses = false;  // a save or a record of the log failed before it went back
   std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
   std::optional<std::string> already_ended = {};  // why there is nothing left to do
@@ -44,5 +48,10 @@ struct TrainingRun {
 // makes the model. Until begin_writing() nothing of a former run is changed, but that what a killed
 // save left is put right. Throws UserError.
 [[nodiscard]] std::unique_ptr<TrainingRun> set_up(const TrainRequest& request);
+
+// Where set_up() begins, whatever the run holds: the saved state, or new weights and nothing done.
+// Throws UserError.
+void start_from(TrainingRun& run, const StartingPoint& start);
+void start_anew(TrainingRun& run);
 
 }  // namespace transnormer
