@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/outcome.h"
 #include "cli/usage.h"
+#include "dist/local_processes.h"
 #include "ops/trust/trial_process.h"
 #include "tokenizer/sentencepiece_trainer.h"
 #include "util/file.h"
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   if (transnormer::is_sentencepiece_worker(argc, argv)) {
     return transnormer::run_sentencepiece_worker(argv);
   }
+  transnormer::dist::follow_starter();
   cli::explain_every_end();
   transnormer::reserve_standard_streams();
   transnormer::outlive_refused_writes();

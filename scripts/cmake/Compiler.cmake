@@ -3,7 +3,8 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-option(TRANSNORMER_SANITIZE "Address and undefined-behaviour sanitizers" OFF)
+set(TRANSNORMER_SANITIZE "" CACHE STRING "Sanitizers as -fsanitize names them: address,undefined or thread")
+option(TRANSNORMER_FUZZ "Only the fuzzers of tests/fuzz, by clang with libFuzzer" OFF)
 option(TRANSNORMER_WERROR "Warnings are errors" ON)
 
 add_library(transnormer_compiler INTERFACE)
@@ -24,8 +25,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 if(TRANSNORMER_SANITIZE)
   target_compile_options(transnormer_compiler INTERFACE
-    -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
-  target_link_options(transnormer_compiler INTERFACE -fsanitize=address,undefined)
+    -fsanitize=${TRANSNORMER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  target_link_options(transnormer_compiler INTERFACE -fsanitize=${TRANSNORMER_SANITIZE})
+endif()
+if(TRANSNORMER_FUZZ)
+  target_compile_options(transnormer_compiler INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # ccache, where there is one. The sloppiness is what a precompiled header needs to be cached.
@@ -34,5 +38,5 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     ${CCACHE_PROGRAM})
-  target_compile_options(transnormer_compiler INTERFACE -fpch-preprocess)
+  target_compile_options(transnormer_compiler INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()

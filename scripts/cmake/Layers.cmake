@@ -33,7 +33,7 @@ function(transnormer_use_torch target visibility)
   target_precompile_headers(${target} REUSE_FROM transnormer_precompiled)
 endfunction()
 
-# transnormer_test(NAME SOURCES .. DEPENDS .. [LABEL unit|e2e|gpu] [TORCH])
+# transnormer_test(NAME SOURCES .. DEPENDS .. [LABEL unit|e2e|dist|gpu] [TORCH])
 function(transnormer_test name)
   cmake_parse_arguments(arg "TORCH" "LABEL" "SOURCES;DEPENDS" ${ARGN})
   if(NOT arg_LABEL)

@@ -92,7 +92,7 @@ class TrainWorkload final : public ModelWorkload {
         optimizer_(make_optimizer(named_tensors(*model_), options.optimizer)),
         scaler_(options.compute == at::kHalf),
         lr_(options.optimizer.lr),
-        update_(causal_loss, *model_, *optimizer_, scaler_,
+        update_(causal_loss, *model_, *optimizer_, scaler_, dist::alone(),
                 {.compute = options.compute,
                  .activation_checkpointing = options.activation_checkpointing,
                  .clip_norm = kBenchClipNorm}),

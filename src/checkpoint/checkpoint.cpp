@@ -100,6 +100,27 @@ void check_agreement(const fs::path& path, const Manifest& manifest, const Train
   }
 }
 
+// Of an optimizer whose state is spread over processes: a tensor at a time, of which each takes its
+// part.
+void read_shared(const InputFile& file, Optimizer& optimizer) {
+  std::vector<std::string> names;
+  for (const NamedTensor& parameter : optimizer.parameters()) {
+    for (const StateSlot& slot : optimizer.state_slots()) {
+      names.push_back(parameter.name + '.' + slot.name);
+    }
+  }
+  require_names(file, names);
+  std::size_t number = 0;
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    const NamedTensor& parameter = optimizer.parameters()[i];
+    for (std::size_t slot = 0; slot < optimizer.state_slots().size(); ++slot) {
+      const at::Tensor whole = at::empty(parameter.tensor.sizes(), at::kFloat);
+      read_named_safetensors(file, {{names[number++], whole, false}});
+      optimizer.take_state(i, slot, whole);
+    }
+  }
+}
+
 }  // namespace
 
 Checkpoint Checkpoint::open(const fs::path& path) {
@@ -168,7 +189,12 @@ LoadReport Checkpoint::load_common_into(TransNormer& model) const {
 }
 
 void Checkpoint::load_into(Optimizer& optimizer) const {
-  read_safetensors(files_.at(kOptimizerFile), optimizer.named_state());
+  const InputFile& file = files_.at(kOptimizerFile);
+  if (optimizer.shared_by().size() == 1) {
+    read_safetensors(file, optimizer.named_state());
+  } else {
+    read_shared(file, optimizer);
+  }
   optimizer.set_updates(state_.optimizer_updates);
 }
 

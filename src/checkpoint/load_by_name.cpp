@@ -3,6 +3,7 @@
 #include <map>
 
 #include "checkpoint/safetensors.h"
+#include "config/json_tree.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -34,7 +35,11 @@ std::vector<std::string> LoadReport::lines() const {
                           shape_text(tensor.here) + " here)");
   }
   add("new, of other sizes than in the checkpoint", differences);
-  add("left, without a place in this model", left);
+  std::vector<std::string> strangers;
+  for (const std::string& name : left) {
+    strangers.push_back(printable(name, false));
+  }
+  add("left, without a place in this model", strangers);
   return lines;
 }
 

@@ -1,5 +1,6 @@
 #include "checkpoint/manifest.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -8,8 +9,10 @@
 #include <vector>
 
 #include "checkpoint/layout.h"
+#include "config/json_tree.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/foreign_json.h"
 #include "util/hash.h"
 #include "util/parallel.h"
 
@@ -17,7 +20,7 @@ namespace transnormer {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr std::int64_t kLargestManifest = 64 << 20;  // bytes
 constexpr std::size_t kFilesAtOnce = 4;              // that are digested
@@ -33,9 +36,10 @@ void check_format(const Json& json, const std::string& name) {
     throw DamagedCheckpointError(name +
                                  ": not the manifest of a transnormer checkpoint, or damaged");
   }
-  const auto number = format->get<std::int64_t>();
+  constexpr std::int64_t kBeyondAll = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t number = json_integer(*format).value_or(kBeyondAll);
   if (number > kCheckpointFormat) {
-    throw NewerFormatError(name + ": checkpoint format " + std::to_string(number) +
+    throw NewerFormatError(name + ": checkpoint format " + format->dump() +
                            " is newer than format " + std::to_string(kCheckpointFormat) +
                            ", the newest that this program reads; use a newer transnormer");
   }
@@ -45,9 +49,11 @@ void check_format(const Json& json, const std::string& name) {
   }
 }
 
-// Names come from a file that may be foreign: none may lead out of the checkpoint.
+// Names come from a file that may be foreign: none may lead out of the checkpoint, and each must do
+// for a message.
 bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name == printable(name, false);
 }
 
 // What a file of a checkpoint turned out to be: sound, or damaged, or not to be read now.
@@ -90,14 +96,12 @@ Verdict verify(const InputFile& file, const ManifestFile& expected) {
   }
 }
 
-// nlohmann's own conversion would take 60.7 for 60.
 std::int64_t count_at(const Json& json, const char* key) {
-  const Json& value = json.at(key);
-  const bool fits = value.is_number_integer() && value.get<std::int64_t>() >= 0;
-  if (!fits) {
+  const std::int64_t value = json_integer(json.at(key)).value_or(-1);
+  if (value < 0) {
     throw OutOfRange{key};
   }
-  return value.get<std::int64_t>();
+  return value;
 }
 
 std::vector<std::string> some_of(std::vector<std::string> faults) {
@@ -113,15 +117,16 @@ std::vector<std::string> some_of(std::vector<std::string> faults) {
 }  // namespace
 
 std::string manifest_to_json(const Manifest& manifest) {
-  Json files = Json::object();
+  using Ordered = nlohmann::ordered_json;
+  Ordered files = Ordered::object();
   for (const auto& [name, file] : manifest.files) {
     files[name] = {{"size", file.size}, {"sha256", file.sha256}};
   }
-  const Json json = {{"format", manifest.format},
-                     {"program", manifest.program},
-                     {"step", manifest.step},
-                     {"tokens", manifest.tokens},
-                     {"files", files}};
+  const Ordered json = {{"format", manifest.format},
+                        {"program", manifest.program},
+                        {"step", manifest.step},
+                        {"tokens", manifest.tokens},
+                        {"files", files}};
   return json.dump(2) + '\n';
 }
 
@@ -132,8 +137,7 @@ Manifest read_manifest(const fs::path& checkpoint) {
   if (loop == std::errc::too_many_symbolic_link_levels) {
     throw DamagedCheckpointError(name + ": damaged: a link that leads to itself");
   }
-  const Json json = Json::parse(read_regular_file(name, kLargestManifest), nullptr,
-                                /*allow_exceptions=*/false);
+  const Json json = parse_foreign_json(read_regular_file(name, kLargestManifest));
   check_format(json, name);
   try {
     Manifest manifest;
@@ -143,8 +147,8 @@ Manifest read_manifest(const fs::path& checkpoint) {
     manifest.tokens = count_at(json, "tokens");
     for (const auto& [file, entry] : json.at("files").items()) {
       if (!is_plain_name(file)) {
-        throw DamagedCheckpointError(name + ": \"" + file +
-                                     "\" is no name of a file in a checkpoint");
+        throw DamagedCheckpointError(name + ": " + printable(file, true) +
+                                     " is no name of a file in a checkpoint");
       }
       manifest.files[file] = {count_at(entry, "size"), entry.at("sha256")};
     }

@@ -73,6 +73,12 @@ RunDirectory::RunDirectory(const fs::path& path)
   }
 }
 
+RunDirectory RunDirectory::of_another(fs::path resolved) {
+  RunDirectory directory;
+  directory.path_ = std::move(resolved);
+  return directory;
+}
+
 RunDirectory::~RunDirectory() {
   end_trial();
 }
@@ -91,7 +97,7 @@ void RunDirectory::keep() {
 
 std::vector<std::string> RunDirectory::warnings() const {
   std::vector<std::string> warnings;
-  if (!lock_.works()) {
+  if (!lock_->works()) {
     warnings.push_back(path_.string() +
                        ": this file system has no locks, so a second process that writes this run "
                        "would not be noticed; start only one");
@@ -105,7 +111,7 @@ std::vector<std::string> RunDirectory::warnings() const {
 }
 
 bool RunDirectory::is_ours() const {
-  return lock_.is_at(path_ / kLockFile);
+  return lock_ && lock_->is_at(path_ / kLockFile);
 }
 
 void RunDirectory::require_ours() const {

@@ -21,6 +21,8 @@ class RunDirectory {
   // Until keep() is called the directory is on trial: what was made of it then goes again with this
   // object, entry by entry, and nothing else does.
   explicit RunDirectory(const std::filesystem::path& path);
+  // The directory that another process of this job has locked: to be looked at only.
+  [[nodiscard]] static RunDirectory of_another(std::filesystem::path resolved);
   ~RunDirectory();
   RunDirectory(RunDirectory&&) = default;
 
@@ -62,6 +64,7 @@ class RunDirectory {
   void remove_checkpoints_after(std::int64_t step);
 
  private:
+  RunDirectory() = default;
   [[nodiscard]] std::filesystem::path checkpoints() const;
   void end_trial();  // what was made goes, unless it was kept or is no longer ours
   void set_link(const char* name, std::int64_t step);
@@ -69,7 +72,7 @@ class RunDirectory {
 
   std::filesystem::path path_;
   NewEntries new_entries_;
-  FileLock lock_;
+  std::optional<FileLock> lock_;  // nothing where another process has it
   bool links_failed_ = false;
 };
 

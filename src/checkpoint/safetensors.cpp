@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "checkpoint/safetensors_header.h"
+#include "config/json_tree.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/hash.h"
@@ -84,7 +85,7 @@ std::string name_some(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 5;
   std::string text = names.size() > 1 ? "tensors " : "tensor ";
   for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i) {
-    text += (i > 0 ? ", " : "") + names[i];
+    text += (i > 0 ? ", " : "") + printable(names[i], false);
   }
   if (names.size() > kMost) {
     text += " and " + std::to_string(names.size() - kMost) + " more";
@@ -120,15 +121,15 @@ std::string write_safetensors(const std::filesystem::path& path,
   return hash.hex();
 }
 
-void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors) {
+void require_names(const InputFile& file, const std::vector<std::string>& names) {
   std::set<std::string> saved;
   for (const TensorInfo& tensor : list_safetensors(file)) {
     saved.insert(tensor.name);
   }
   std::vector<std::string> missing;
-  for (const NamedTensor& wanted : tensors) {
-    if (saved.erase(wanted.name) == 0) {
-      missing.push_back(wanted.name);
+  for (const std::string& name : names) {
+    if (saved.erase(name) == 0) {
+      missing.push_back(name);
     }
   }
   std::string fault;
@@ -142,6 +143,14 @@ void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& ten
   if (!fault.empty()) {
     throw UserError(file.path().string() + ": " + fault);
   }
+}
+
+void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const NamedTensor& wanted : tensors) {
+    names.push_back(wanted.name);
+  }
+  require_names(file, names);
   read_named_safetensors(file, tensors);
 }
 

@@ -23,6 +23,9 @@ std::string write_safetensors(const std::filesystem::path& path,
 // another shape; nothing is changed then.
 void read_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors);
 
+// The first half of that: throws UserError where the file does not hold just these names.
+void require_names(const InputFile& file, const std::vector<std::string>& names);
+
 // The same of a file that holds these tensors, and perhaps others. Throws std::out_of_range where
 // it does not.
 void read_named_safetensors(const InputFile& file, const std::vector<NamedTensor>& tensors);

@@ -5,13 +5,17 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
+#include "config/json_tree.h"
 #include "util/error.h"
+#include "util/foreign_json.h"
 
 namespace transnormer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr std::size_t kSizeBytes = 8;
 constexpr std::size_t kAlignment = 8;
@@ -19,6 +23,17 @@ constexpr std::size_t kLargestHeader = 100'000'000;  // the limit of the format
 
 [[noreturn]] void fail(const std::string& name, const std::string& fault) {
   throw UserError(name + ": not a whole safetensors file: " + fault);
+}
+
+[[noreturn]] void fail_about(const std::string& name, const std::string& tensor,
+                             const std::string& fault) {
+  fail(name, "tensor " + printable(tensor, false) + " " + fault);
+}
+
+// No count: nothing.
+std::optional<std::int64_t> count_of(const Json& value) {
+  const std::optional<std::int64_t> count = json_integer(value);
+  return count && *count >= 0 ? count : std::nullopt;
 }
 
 std::uint64_t read_size(const InputFile& file) {
@@ -37,7 +52,7 @@ std::size_t element_bytes(const std::string& dtype, const std::string& name) {
       {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
   const auto found = kBytes.find(dtype);
   if (found == kBytes.end()) {
-    fail(name, "unknown type of numbers \"" + dtype + "\"");
+    fail(name, "unknown type of numbers " + printable(dtype, true));
   }
   return found->second;
 }
@@ -48,7 +63,7 @@ std::size_t bytes_of(const TensorEntry& entry, const std::string& name) {
   for (const std::int64_t size : entry.shape) {
     const auto count = static_cast<std::size_t>(size);
     if (count != 0 && bytes > std::numeric_limits<std::size_t>::max() / count) {
-      fail(name, "tensor " + entry.name + " has an impossible shape");
+      fail_about(name, entry.name, "has an impossible shape");
     }
     bytes *= count;
   }
@@ -62,40 +77,36 @@ TensorEntry parse_entry(const std::string& key, const Json& value, const std::st
     entry.name = key;
     entry.dtype = value.at("dtype").get<std::string>();
     for (const Json& size : value.at("shape").get_ref<const Json::array_t&>()) {
-      if (!size.is_number_unsigned()) {
-        fail(name, "tensor " + key + " has an impossible shape");
+      const std::optional<std::int64_t> count = count_of(size);
+      if (!count) {
+        fail_about(name, key, "has an impossible shape");
       }
-      entry.shape.push_back(size.get<std::int64_t>());
+      entry.shape.push_back(*count);
     }
-    const Json& offsets = value.at("data_offsets");
-    if (offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-        !offsets[1].is_number_unsigned()) {
-      fail(name, "tensor " + key + " has no place in the file");
+    const auto& offsets = value.at("data_offsets").get_ref<const Json::array_t&>();
+    const auto begin = offsets.size() == 2 ? count_of(offsets[0]) : std::nullopt;
+    const auto end = offsets.size() == 2 ? count_of(offsets[1]) : std::nullopt;
+    if (!begin || !end) {
+      fail_about(name, key, "has no place in the file");
     }
-    entry.begin = offsets[0].get<std::size_t>();
-    entry.end = offsets[1].get<std::size_t>();
+    entry.begin = static_cast<std::size_t>(*begin);
+    entry.end = static_cast<std::size_t>(*end);
     return entry;
   } catch (const Json::exception&) {
-    fail(name, "tensor " + key + " is described wrongly");
+    fail_about(name, key, "is described wrongly");
   }
 }
 
+// Of entries in the order of their places.
 void check_places(const std::vector<TensorEntry>& entries, std::size_t data_size,
                   const std::string& name) {
-  std::vector<const TensorEntry*> by_place;
-  for (const TensorEntry& entry : entries) {
-    by_place.push_back(&entry);
-  }
-  std::sort(by_place.begin(), by_place.end(), [](const TensorEntry* a, const TensorEntry* b) {
-    return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
-  });
   std::size_t expected = 0;
-  for (const TensorEntry* entry : by_place) {
-    if (entry->begin != expected || entry->end < entry->begin ||
-        entry->end - entry->begin != bytes_of(*entry, name)) {
-      fail(name, "tensor " + entry->name + " is not where its size and shape put it");
+  for (const TensorEntry& entry : entries) {
+    if (entry.begin != expected || entry.end < entry.begin ||
+        entry.end - entry.begin != bytes_of(entry, name)) {
+      fail_about(name, entry.name, "is not where its size and shape put it");
     }
-    expected = entry->end;
+    expected = entry.end;
   }
   if (expected != data_size) {
     fail(name, "its tensors take " + std::to_string(expected) + " bytes, the file holds " +
@@ -107,7 +118,7 @@ void check_places(const std::vector<TensorEntry>& entries, std::size_t data_size
 
 std::string format_tensor_table(const std::vector<TensorEntry>& entries) {
   // The mark of the framework, which some readers ask for.
-  Json header = {{"__metadata__", {{"format", "pt"}}}};
+  nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   for (const TensorEntry& entry : entries) {
     header[entry.name] = {
         {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
@@ -134,7 +145,7 @@ TensorTable read_tensor_table(const InputFile& file) {
   }
   std::string text(size, '\0');
   file.read_at(kSizeBytes, text.data(), text.size());
-  const Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json header = parse_foreign_json(text);
   if (!header.is_object()) {
     fail(name, "its header is not a JSON object");
   }
@@ -145,6 +156,8 @@ TensorTable read_tensor_table(const InputFile& file) {
       table.entries.push_back(parse_entry(key, value, name));
     }
   }
+  std::ranges::sort(table.entries, {},
+                    [](const TensorEntry& entry) { return std::pair(entry.begin, entry.end); });
   check_places(table.entries, file_size - table.data_begin, name);
   return table;
 }

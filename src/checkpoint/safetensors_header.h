@@ -19,7 +19,7 @@ struct TensorEntry {
 };
 
 struct TensorTable {
-  std::vector<TensorEntry> entries;  // in the order of the header
+  std::vector<TensorEntry> entries;  // in the order of their bytes
   std::size_t data_begin = 0;        // in the file
 };
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "checkpoint/manifest.h"
+#include "config/json_tree.h"
 #include "optim/loss_scaler.h"
 #include "util/units.h"
 
@@ -55,8 +56,8 @@ class StateCheck {
  private:
   [[noreturn]] void fail(const std::string& key, const std::string& value,
                          const std::string& expected) const {
-    throw DamagedCheckpointError(name_ + ": damaged: \"" + key + "\" is " + value + ", expected " +
-                                 expected);
+    throw DamagedCheckpointError(name_ + ": damaged: " + printable(key, true) + " is " + value +
+                                 ", expected " + expected);
   }
 
   const std::string& name_;

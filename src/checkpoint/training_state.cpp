@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "checkpoint/manifest.h"
+#include "util/foreign_json.h"
 
 namespace transnormer {
 namespace {
@@ -42,6 +44,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("low_loss_step", state.low_loss_step);
   visit("gradient_moments", state.gradient_moments);
   visit("threads", state.threads);
+  visit("ranks", state.ranks);
   visit("device", state.device);
   visit("build", state.build);
   visit("train_data_digest", state.train_data_digest, Presence::required);
@@ -67,17 +70,20 @@ Json write_value(const std::map<std::string, RunningMoments>& groups) {
   return json;
 }
 
+using Parsed = nlohmann::json;
+
 // What nlohmann would convert in silence (1.5 to 1, true to 1) is a fault here.
 struct WrongType {};
 
-void read_value(const Json& json, std::int64_t& value) {
-  if (!json.is_number_integer()) {
+void read_value(const Parsed& json, std::int64_t& value) {
+  const std::optional<std::int64_t> integer = json_integer(json);
+  if (!integer) {
     throw WrongType{};
   }
-  value = json.get<std::int64_t>();
+  value = *integer;
 }
 
-void read_value(const Json& json, double& value) {
+void read_value(const Parsed& json, double& value) {
   if (json.is_null()) {
     value = std::numeric_limits<double>::quiet_NaN();
   } else if (json.is_number()) {
@@ -87,30 +93,30 @@ void read_value(const Json& json, double& value) {
   }
 }
 
-void read_value(const Json& json, bool& value) {
+void read_value(const Parsed& json, bool& value) {
   if (!json.is_boolean()) {
     throw WrongType{};
   }
   value = json.get<bool>();
 }
 
-void read_value(const Json& json, std::string& value) {
+void read_value(const Parsed& json, std::string& value) {
   if (!json.is_string()) {
     throw WrongType{};
   }
   value = json.get<std::string>();
 }
 
-void read_value(const Json& json, std::vector<double>& values) {
+void read_value(const Parsed& json, std::vector<double>& values) {
   if (!json.is_array()) {
     throw WrongType{};
   }
-  for (const Json& item : json) {
+  for (const Parsed& item : json) {
     read_value(item, values.emplace_back());
   }
 }
 
-void read_value(const Json& json, std::map<std::string, double>& values) {
+void read_value(const Parsed& json, std::map<std::string, double>& values) {
   if (!json.is_object()) {
     throw WrongType{};
   }
@@ -119,18 +125,18 @@ void read_value(const Json& json, std::map<std::string, double>& values) {
   }
 }
 
-void read_value(const Json& json, std::map<std::string, RunningMoments>& groups);
+void read_value(const Parsed& json, std::map<std::string, RunningMoments>& groups);
 
 // Leaves the value as it is where the key is missing.
 template <typename Value>
-void read_key(const Json& json, const char* key, Value& value) {
+void read_key(const Parsed& json, const char* key, Value& value) {
   const auto found = json.find(key);
   if (found != json.end()) {
     read_value(*found, value);
   }
 }
 
-void read_value(const Json& json, std::map<std::string, RunningMoments>& groups) {
+void read_value(const Parsed& json, std::map<std::string, RunningMoments>& groups) {
   if (!json.is_object()) {
     throw WrongType{};
   }
@@ -146,7 +152,7 @@ void read_value(const Json& json, std::map<std::string, RunningMoments>& groups)
 }
 
 // A count says nothing without its sum, nor a sum without its count: both get their defaults.
-void reset_what_is_halved(const Json& json, TrainingState& state) {
+void reset_what_is_halved(const Parsed& json, TrainingState& state) {
   const TrainingState none;
   const auto reset = [&](const char* count, std::int64_t TrainingState::*count_field,
                          const char* sum, double TrainingState::*sum_field) {
@@ -189,7 +195,7 @@ std::string state_to_json(const TrainingState& state) {
 }
 
 TrainingState state_from_json(const std::string& json, const std::string& name) {
-  const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Parsed parsed = parse_foreign_json(json);
   if (!parsed.is_object()) {
     throw DamagedCheckpointError(name + ": not the state of a training");
   }

@@ -50,6 +50,7 @@ struct TrainingState {
   std::map<std::string, RunningMoments> gradient_moments;
   // Identity of what resuming must match or warn about.
   std::int64_t threads = 0;
+  std::int64_t ranks = 1;
   std::string device;
   std::string build;  // program version, LibTorch version, compiler
   std::string train_data_digest;

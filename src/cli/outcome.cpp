@@ -27,15 +27,9 @@ std::string_view without_place(std::string_view what) {
   return said == std::string_view::npos ? what : what.substr(said);
 }
 
-// Takes no memory itself.
-int fail_without_memory(std::string_view what) {
-  std::cerr << "transnormer: out of memory" << what
-            << "; set a smaller train.micro_batch_size, validation.batch_size, "
-               "train.global_batch_size, data.tokens_per_sample or model, or raise the limit on "
-               "memory, if there is one "
-               "(ulimit -v)\n";
-  return static_cast<int>(ExitStatus::user_fault);
-}
+constexpr const char* kAgainstNoMemory =
+    "; set a smaller train.micro_batch_size, validation.batch_size, train.global_batch_size, "
+    "data.tokens_per_sample or model, or raise the limit on memory, if there is one (ulimit -v)";
 
 // Whoever read stdout had enough. Asked of the system, since errors of writing are long forgotten.
 bool reader_has_left() {
@@ -45,15 +39,13 @@ bool reader_has_left() {
   return ::poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-int fail_without_reason() {
-  return fail(ExitStatus::our_fault, "internal error of an unknown kind");
-}
-
 // 0 once main() returned. A forked process has no main().
 std::atomic<pid_t> main_runs_in{0};
 
 [[noreturn]] void explain_termination() {
-  std::_Exit(std::current_exception() ? fail_with_exception() : fail_without_reason());
+  std::_Exit(std::current_exception()
+                 ? fail_with_exception()
+                 : fail(ExitStatus::our_fault, "internal error of an unknown kind"));
 }
 
 // A library that exits has told why, but not what is to be done. OpenMP does so where it is refused
@@ -73,36 +65,44 @@ int fail(ExitStatus status, const std::string& message) {
   return static_cast<int>(status);
 }
 
-int fail_with_exception() {
+Failure failure_of_exception() {
   try {
     throw;
   } catch (const UserError& error) {
-    for (const std::string& fault : error.faults()) {
-      fail(ExitStatus::user_fault, fault);
-    }
-    return static_cast<int>(ExitStatus::user_fault);
+    return {ExitStatus::user_fault, error.faults()};
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string path = error.path1().empty() ? "working directory" : error.path1().string();
-    return fail(ExitStatus::user_fault, path + ": " + system_reason(error.code().value()));
+    return {ExitStatus::user_fault, {path + ": " + system_reason(error.code().value())}};
   } catch (const std::system_error& error) {
-    return fail(ExitStatus::user_fault, "the system refuses a thread: " + error.code().message() +
-                                            "; raise its limits (ulimit -u and -v)");
+    return {ExitStatus::user_fault,
+            {"the system refuses a thread: " + error.code().message() +
+             "; raise its limits (ulimit -u and -v)"}};
   } catch (const StoppedError& error) {
-    return fail(error.status(), error.what());
+    return {error.status(), {error.what()}};
   } catch (const DivergedError& error) {
-    return fail(ExitStatus::diverged, error.what());
+    return {ExitStatus::diverged, {error.what()}};
   } catch (const std::bad_alloc&) {
-    return fail_without_memory("");
+    return {ExitStatus::user_fault, {std::string("out of memory") + kAgainstNoMemory}};
   } catch (const std::exception& error) {
     const auto* const own = dynamic_cast<const c10::Error*>(&error);
     const std::string what =
         first_line(own != nullptr ? own->what_without_backtrace() : error.what());
-    return ops::is_out_of_memory(error)
-               ? fail_without_memory(": " + std::string(without_place(what)))
-               : fail(ExitStatus::our_fault, "internal error: " + what);
+    if (ops::is_out_of_memory(error)) {
+      return {ExitStatus::user_fault,
+              {"out of memory: " + std::string(without_place(what)) + kAgainstNoMemory}};
+    }
+    return {ExitStatus::our_fault, {"internal error: " + what}};
   } catch (...) {
-    return fail_without_reason();
+    return {ExitStatus::our_fault, {"internal error of an unknown kind"}};
   }
+}
+
+int fail_with_exception() {
+  const Failure failure = failure_of_exception();
+  for (const std::string& fault : failure.faults) {
+    fail(failure.status, fault);
+  }
+  return static_cast<int>(failure.status);
 }
 
 void explain_every_end() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "util/error.h"
 
@@ -10,7 +11,14 @@ namespace transnormer::cli {
 // Writes the line, and gives the status as a number.
 int fail(ExitStatus status, const std::string& message);
 
-// The same for the exception that is being handled.
+// What the exception that is being handled comes to.
+struct Failure {
+  ExitStatus status = ExitStatus::our_fault;
+  std::vector<std::string> faults;  // a line each
+};
+[[nodiscard]] Failure failure_of_exception();
+
+// A line for each of its faults, and the status as a number.
 int fail_with_exception();
 
 // From here on one line explains what ends the process without main(): an exception that nobody

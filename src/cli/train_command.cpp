@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/processes.h"
 #include "config/fields.h"
 #include "config/load.h"
 #include "ops/runtime/device.h"
@@ -25,6 +26,7 @@ struct TrainOptions {
   std::string resume = "auto";
   std::optional<DeviceChoice> device;
   std::optional<Precision> precision;
+  std::optional<std::int64_t> nproc;
 };
 
 // The run's config then means the directory that holds it. The directory may not be there yet.
@@ -78,6 +80,19 @@ TrainRequest make_request(const TrainOptions& options) {
   return request;
 }
 
+ExitStatus run_train(const TrainOptions& options) {
+  TrainRequest request;
+  return run_in_processes(
+      {.nproc = options.nproc, .input = options.config},
+      {.prepare =
+           [&] {
+             install_signal_handlers();  // before the data is prepared, which can take long
+             request = make_request(options);
+             return request.loaded.config.distributed;
+           },
+       .work = [&](dist::World& world) { return train(request, world); }});
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Run& run) {
@@ -96,12 +111,8 @@ void add_train(CLI::App& app, Run& run) {
       ->capture_default_str();
   add_device(*command, options->device, "the config's train.device");
   add_precision(*command, options->precision, "the config's train.precision");
-  command->callback([options, &run] {
-    run = [options] {
-      install_signal_handlers();  // before the data is prepared, which can take long
-      return train(make_request(*options));
-    };
-  });
+  add_nproc(*command, options->nproc);
+  command->callback([options, &run] { run = [options] { return run_train(*options); }; });
 }
 
 }  // namespace transnormer::cli

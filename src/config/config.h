@@ -161,11 +161,15 @@ struct LogConfig {
 };
 
 enum class DistributedBackend { automatic, gloo, nccl };
+enum class GradientPrecision { fp32, bf16 };
 
 struct DistributedConfig {
   DistributedBackend backend = DistributedBackend::automatic;
   double timeout_s = 600;
   double bucket_mb = 25;
+  GradientPrecision gradient_precision = GradientPrecision::fp32;
+  bool shard_optimizer = false;
+  std::int64_t sequence_parallel = 1;
   bool operator==(const DistributedConfig&) const = default;
 };
 

@@ -204,6 +204,14 @@ void distributed_fields(DistributedConfig& c, FieldVisitor& v) {
            {.min = 0, .max = 1e9, .min_open = true});
   v.number({"bucket_mb", "Gradients sent at once", silent, "MB"}, c.bucket_mb,
            {.min = 0, .max = 1e6, .min_open = true});
+  visit_choice(v, {"gradient_precision", "Type in which gradients are sent", silent},
+               c.gradient_precision, kGradientPrecisionNames);
+  v.flag(
+      {"shard_optimizer", "Each rank holds and updates its part of the optimizer's state", silent},
+      c.shard_optimizer);
+  v.integer({"sequence_parallel", "Ranks that share one sequence, each a part of its tokens",
+             silent, "ranks"},
+            c.sequence_parallel, {1, kMaxSize});
 }
 
 std::string plain(double value) {

@@ -1,7 +1,9 @@
 #include "config/json_tree.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdio>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -17,6 +19,8 @@ namespace {
 
 // No config nests deeper; a tree of unlimited depth could exhaust the stack.
 constexpr std::size_t kMaxDepth = 32;
+
+constexpr std::int64_t kMostDuplicates = 100;  // that are told one by one
 
 struct Position {
   int line = 1;
@@ -74,7 +78,13 @@ class TreeBuilder {
               std::vector<Fault>& faults)
       : text_(text), name_(name), position_(position), faults_(faults) {}
 
-  [[nodiscard]] JsonNode take() { return std::move(root_); }
+  [[nodiscard]] JsonNode take() {
+    if (duplicates_ > kMostDuplicates) {
+      faults_.push_back({pending_line_, "and " + format_count(duplicates_ - kMostDuplicates) +
+                                            " more keys given twice"});
+    }
+    return std::move(root_);
+  }
 
   bool null() {
     place({});
@@ -191,9 +201,11 @@ class TreeBuilder {
       return items.emplace_back(std::move(node));
     }
     JsonNode& former = items[place->second];
-    faults_.push_back({pending_line_, dotted_path() + ": given twice, first in line " +
-                                          std::to_string(former.line) +
-                                          "; expected each key once"});
+    if (++duplicates_ <= kMostDuplicates) {
+      faults_.push_back({pending_line_, dotted_path() + ": given twice, first in line " +
+                                            std::to_string(former.line) +
+                                            "; expected each key once"});
+    }
     return former = std::move(node);
   }
 
@@ -220,7 +232,26 @@ class TreeBuilder {
   std::vector<Open> open_;  // from the outermost to the innermost
   std::string pending_key_;
   int pending_line_ = 0;
+  std::int64_t duplicates_ = 0;
 };
+
+// Control characters that JSON lets stand: DEL, and U+0080 to U+009F in UTF-8.
+std::string without_controls(const std::string& text) {
+  std::string escaped;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_high = text[i] == '\xC2' && i + 1 < text.size() && text[i + 1] < '\xA0';
+    const auto code = static_cast<unsigned char>(text[is_high ? i + 1 : i]);
+    if (!is_high && code != 0x7F) {
+      escaped += text[i];
+      continue;
+    }
+    std::array<char, 8> name{};
+    std::snprintf(name.data(), name.size(), "\\u%04x", static_cast<unsigned>(code));
+    escaped += name.data();
+    i += is_high ? 1 : 0;
+  }
+  return escaped;
+}
 
 }  // namespace
 
@@ -257,8 +288,8 @@ std::string printable(std::string_view word, bool quoted) {
   constexpr std::size_t kLongest = 160;
   const bool cut = word.size() > kLongest;
   const std::string text(word.substr(0, kLongest));
-  std::string escaped =
-      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string escaped = without_controls(
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   if (!quoted) {
     escaped = escaped.substr(1, escaped.size() - 2);
   }

@@ -9,6 +9,7 @@
 #include "config/json_tree.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/units.h"
 
 namespace transnormer {
 namespace {
@@ -17,7 +18,8 @@ namespace fs = std::filesystem;
 using Kind = JsonNode::Kind;
 
 constexpr std::int64_t kLargestFile = 16 << 20;
-constexpr std::size_t kLongestChain = 32;  // of files that include the next one
+constexpr std::size_t kLongestChain = 32;    // of files that include the next one
+constexpr std::size_t kMostIncludes = 1000;  // in one file
 
 // What a layer includes, in the order of the list.
 std::vector<std::string> included_names(const ConfigLayer& layer,
@@ -38,7 +40,11 @@ std::vector<std::string> included_names(const ConfigLayer& layer,
                        (how.empty() ? "" : ", " + how) + ", got " + node.shown());
     }
   };
-  if (include->kind == Kind::list) {
+  if (include->items.size() > kMostIncludes) {
+    faults.push_back(layer.name + ":" + std::to_string(include->line) +
+                     ": include: expected at most " + format_count(kMostIncludes) + " files, got " +
+                     format_count(std::ssize(include->items)));
+  } else if (include->kind == Kind::list) {
     std::for_each(include->items.begin(), include->items.end(), add);
   } else {
     add(*include);

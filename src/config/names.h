@@ -13,6 +13,8 @@ struct Named {
   E value;
   const char* name;
 };
+template <class E>
+Named(E, const char*) -> Named<E>;  // which clang before 17 does not deduce
 
 inline constexpr std::array kModelVariantNames{
     Named{ModelVariant::t2, "t2"}, Named{ModelVariant::t1, "t1"},
@@ -59,6 +61,8 @@ inline constexpr std::array kLogLevelNames{
 inline constexpr std::array kBackendNames{Named{DistributedBackend::automatic, "auto"},
                                           Named{DistributedBackend::gloo, "gloo"},
                                           Named{DistributedBackend::nccl, "nccl"}};
+inline constexpr std::array kGradientPrecisionNames{Named{GradientPrecision::fp32, "fp32"},
+                                                    Named{GradientPrecision::bf16, "bf16"}};
 
 // The spelling of a value, for messages and answers.
 template <class E>

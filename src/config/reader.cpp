@@ -17,7 +17,8 @@ namespace {
 
 using Kind = JsonNode::Kind;
 
-constexpr std::int64_t kMostUnknown = 20;  // keys of a section that are told one by one
+constexpr std::int64_t kMostUnknown = 20;    // keys of a section that are told one by one
+constexpr std::size_t kMostPaths = 100'000;  // of one key; a glob names more
 
 class LayerReader : public FieldVisitor {
  public:
@@ -125,6 +126,9 @@ class LayerReader : public FieldVisitor {
       if (!node->text.empty()) {  // "" takes the split away
         read.push_back(node->text);
       }
+    } else if (node->items.size() > kMostPaths) {
+      return expected(field, "at most " + format_count(kMostPaths) + " paths or globs", *node,
+                      " of " + format_count(std::ssize(node->items)));
     } else if (node->kind == Kind::list) {
       for (const JsonNode& item : node->items) {
         if (item.kind != Kind::text || item.text.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "tokenizer/utf8.h"
@@ -87,6 +88,11 @@ Word word_field(const UnknownWord& unknown) {
   return word;
 }
 
+bool is_digest(const Digest& field) {
+  return std::ranges::all_of(
+      field, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
 bool is_in_range(const Header& h) {
   const std::array counts{h.tokens,
                           h.types,
@@ -102,9 +108,11 @@ bool is_in_range(const Header& h) {
   const auto is_negative = [](std::int64_t count) { return count < 0; };
   const auto last_reason = static_cast<std::int64_t>(Unreadable::uneven_spaces);
   return std::ranges::none_of(counts, is_negative) && h.vocab_size > 0 &&
+         h.vocab_size <= std::numeric_limits<TokenId>::max() &&
          h.width == width_for(h.vocab_size) && h.line_end >= 0 &&
          h.line_end <= static_cast<std::int64_t>(LineEnd::none) && h.strip_cr >= 0 &&
-         h.strip_cr <= 1 && h.unreadable >= 0 && h.unreadable <= last_reason;
+         h.strip_cr <= 1 && h.unreadable >= 0 && h.unreadable <= last_reason &&
+         is_digest(h.tokenizer) && is_digest(h.source) && is_digest(h.content);
 }
 
 // The header, checked on its own and against the file's size.

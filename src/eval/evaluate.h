@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/token_stream.h"
+#include "dist/group.h"
 #include "model/transnormer.h"
 
 namespace transnormer {
@@ -21,6 +22,13 @@ struct EvaluateOptions {
   std::function<void(std::int64_t index, std::span<const float> nll)> on_tokens = nullptr;
   std::function<void(std::int64_t done)> on_progress = nullptr;  // tokens scored so far
   std::function<bool()> should_stop = nullptr;                   // asked between batches
+  // Processes that evaluate together, with the same model, stream and numbers above. Those of
+  // `sequence` share each window, a neighbouring part of its inputs each. Those of `batches` are
+  // dealt the batches whole, batch i to rank i mod size. A process may be in both; then all of a
+  // `sequence` have one rank in theirs of `batches`. Every process has the whole result and makes
+  // all calls, in stream order; where one should stop, all do.
+  dist::Group sequence{};
+  dist::Group batches{};
 };
 
 struct EvaluateResult {
@@ -35,6 +43,9 @@ struct EvaluateResult {
 
 // Windows of `window` inputs; only targets that no window before has scored count; positions start
 // anew in each window. The model's training flag plays no part: dropout is off, gradients are off.
+// With equal threads, batches that are shared out give the bits of one process; windows that are
+// shared move the result by rounding. Throws UserError where the options do not fit together or
+// the model cannot share windows.
 [[nodiscard]] EvaluateResult evaluate(TransNormer& model, const TokenStream& stream,
                                       const EvaluateOptions& options);
 

@@ -13,6 +13,8 @@ using Level = LogLevel;
 
 // Of what is shown on stderr.
 void set_level(Level level);
+// From here on nothing is shown on stderr, bars neither: another process speaks for this one.
+void show_nothing();
 void debug(const std::string& message);
 void info(const std::string& message);
 void warn(const std::string& message);

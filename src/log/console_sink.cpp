@@ -29,6 +29,9 @@ class ConsoleSink : public EventSink {
     if (event.time_left_s) {
       line += "  " + format_duration(*event.time_left_s) + " left";
     }
+    if (event.ranks_wait_share) {
+      line += "  " + format_fixed(100 * *event.ranks_wait_share, 1) + " % waiting for ranks";
+    }
     if (event.data_wait_s >= 0.1) {
       line += "  waited " + format_duration(event.data_wait_s) + " for data";
     }

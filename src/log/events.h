@@ -38,8 +38,9 @@ struct TrainEvent {
   double tokens_per_s = 0;
   double elapsed_s = 0;  // over all sessions of the run
   double epoch = 0;
-  std::optional<double> time_left_s;  // to the end of training, for people
-  double data_wait_s = 0;             // since the last event
+  std::optional<double> time_left_s;       // to the end of training, for people
+  double data_wait_s = 0;                  // since the last event
+  std::optional<double> ranks_wait_share;  // of the updates' time, for other ranks; with several
   std::int64_t memory_bytes = 0;
   std::optional<double> loss_scale;                       // fp16 only
   std::int64_t skipped_updates = 0;                       // in all

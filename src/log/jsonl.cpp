@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "log/append_file.h"
 #include "log/events.h"
 #include "util/file.h"
+#include "util/foreign_json.h"
 
 namespace transnormer::log {
 namespace {
@@ -49,6 +51,9 @@ class JsonlSink : public EventSink {
                  {"epoch", event.epoch},
                  {"data_wait_s", event.data_wait_s},
                  {"memory_bytes", event.memory_bytes}});
+    if (event.ranks_wait_share) {
+      line["ranks_wait_share"] = *event.ranks_wait_share;
+    }
     if (event.loss_scale) {
       line["loss_scale"] = *event.loss_scale;
     }
@@ -89,13 +94,16 @@ class JsonlSink : public EventSink {
 
 // Torn lines are not kept, wherever a full disk or a crash left them.
 bool is_kept(std::string_view line, std::int64_t last_step) {
-  const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = parse_foreign_json(line);
   if (!parsed.is_object()) {
     return false;
   }
   const auto step = parsed.find("step");
-  return step == parsed.end() || !step->is_number_integer() ||
-         step->get<std::int64_t>() <= last_step;
+  if (step == parsed.end() || !step->is_number()) {
+    return true;
+  }
+  const std::optional<std::int64_t> whole = json_integer(*step);
+  return whole ? *whole <= last_step : step->get<double>() <= static_cast<double>(last_step);
 }
 
 }  // namespace

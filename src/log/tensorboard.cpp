@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "log/append_file.h"
@@ -25,15 +26,19 @@ double wall_time() {
 }
 
 // TensorBoard reads the files in the order of their names, so a new one must come last, also when
-// two sessions begin within a second or the clock was set back.
+// two sessions begin within a second or the clock was set back. Seconds have ten digits until the
+// year 2286: a name with more is no session's, and would bring the new one before the others.
 std::int64_t next_stamp(const std::filesystem::path& directory) {
   auto stamp = static_cast<std::int64_t>(wall_time());
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
-    long long earlier = 0;
+    constexpr std::int64_t kLast = 9'999'999'999;
+    std::int64_t earlier = 0;
     if (name.starts_with(kPrefix) &&
-        std::sscanf(name.c_str() + kPrefix.size(), "%lld", &earlier) == 1) {
-      stamp = std::max<std::int64_t>(stamp, earlier + 1);
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), earlier).ec ==
+            std::errc() &&
+        earlier < kLast) {
+      stamp = std::max(stamp, earlier + 1);
     }
   }
   return stamp;
@@ -78,6 +83,9 @@ class TensorboardSink : public EventSink {
     summary.add_scalar("train/grad_norm", event.grad_norm);
     summary.add_scalar("train/tokens_per_s", event.tokens_per_s);
     summary.add_scalar("train/data_wait_s", event.data_wait_s);
+    if (event.ranks_wait_share) {
+      summary.add_scalar("train/ranks_wait_share", *event.ranks_wait_share);
+    }
     summary.add_scalar("train/memory_bytes", static_cast<double>(event.memory_bytes));
     if (event.loss_scale) {
       summary.add_scalar("train/loss_scale", *event.loss_scale);

@@ -19,12 +19,13 @@ constexpr std::string_view kEraseLine = "\r\x1b[K";
 
 struct Terminal {
   std::mutex mutex;
+  bool is_silent = false;
   std::vector<std::pair<const void*, std::string>> bars;  // the last one is shown
 
   // One write for everything, so that other processes' output cannot come between. What stderr
   // does not take (a closed pipe) is lost: there is nobody left to tell.
   void write(std::string_view text) {
-    while (!text.empty()) {
+    while (!text.empty() && !is_silent) {
       const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
       if (written < 0 && errno == EINTR) {
         continue;
@@ -49,6 +50,11 @@ Terminal& terminal() {
 }
 
 }  // namespace
+
+void show_nothing() {
+  const std::lock_guard lock(terminal().mutex);
+  terminal().is_silent = true;
+}
 
 bool is_terminal() {
   return ::isatty(STDERR_FILENO) == 1;

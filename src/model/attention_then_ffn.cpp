@@ -48,7 +48,7 @@ at::Tensor AttentionThenFfn::forward_post(const at::Tensor& x, const ForwardCont
 }
 
 ops::Drop AttentionThenFfn::drop(DropoutSite site, const ForwardContext& context) const {
-  return {context.training ? dropout_ : 0, context.dropout_key(layer_, site)};
+  return {context.training ? dropout_ : 0, context.dropout_key(layer_, site, dim_)};
 }
 
 std::unique_ptr<AttentionState> AttentionThenFfn::make_state(std::int64_t batch) const {

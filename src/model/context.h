@@ -7,9 +7,11 @@
 #include <memory>
 #include <vector>
 
+#include "dist/group.h"
 #include "ops/attention/visibility.h"
 #include "ops/dropout.h"
 #include "ops/runtime/stop_check.h"
+#include "ops/weights/embedding.h"
 
 namespace transnormer {
 
@@ -21,6 +23,17 @@ enum class DropoutSite : std::int64_t {
   attention_weights = 3
 };
 
+// Told, while a backward pass runs, which gradients are whole.
+class GradientWatcher {
+ public:
+  virtual ~GradientWatcher() = default;
+  // Those of all parameters that act on the residual stream behind its place before this layer;
+  // model.layers: behind the last one. By falling layers, in each pass.
+  virtual void on_gradients_behind(std::int64_t layer) = 0;
+  // Where the embedding leaves the gradient of its rows, instead of adding it; null: it adds.
+  [[nodiscard]] virtual ops::RowGradients* embedding_rows() = 0;
+};
+
 struct ForwardContext {
   at::ScalarType compute = at::kFloat;  // type of the matrix products
   bool training = false;                // dropout on
@@ -30,16 +43,36 @@ struct ForwardContext {
   std::int64_t first_sample = 0;  // global number of the batch's first row
   // Where both stand instead, in the GPU's memory, for a pass that is captured (GraphedPass).
   const ops::kernels::LiveCounters* live = nullptr;
-  std::int64_t first_position = 0;  // of the batch's first token; set by the model from the state
+  // Whose ranks hold the batch's sequences, rank r the r-th of equally long neighbouring parts;
+  // null or of one: they are whole. All ranks make the same calls, and the backward pass too; the
+  // group must live until that is over. Loss and gradients are each rank's share, to be summed.
+  const dist::Group* sequence = nullptr;
+  // Of the batch's first token; set by the model from the state or the rank.
+  std::int64_t first_position = 0;
   // Which tokens there are and which of them a token sees; `causal` is the model's own, set by it.
   ops::Visibility visibility{};
   at::Tensor positions{};  // int64 [batch, time], in the place of first_position + t; or undefined
   // Asked before each layer, forward and backward, and before each slice of the loss; it must live
-  // as long as the pass. Captured passes do not ask.
+  // as long as the pass. Captured passes do not ask. Where ranks share sequences it must answer
+  // alike on all.
   const ops::ShouldStop* should_stop = nullptr;
+  // It must live as long as the pass, which is not captured then.
+  GradientWatcher* watcher = nullptr;
 
-  [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site) const {
-    return {seed, update, layer, static_cast<std::int64_t>(site), first_sample, live};
+  [[nodiscard]] bool shares_sequences() const {
+    return sequence != nullptr && sequence->size() > 1;
+  }
+
+  // elements: of what is dropped, for each token.
+  [[nodiscard]] ops::DropoutKey dropout_key(std::int64_t layer, DropoutSite site,
+                                            std::int64_t elements) const {
+    return {.seed = seed,
+            .update = update,
+            .layer = layer,
+            .site = static_cast<std::int64_t>(site),
+            .first_sample = first_sample,
+            .first_element = first_position * elements,
+            .live = live};
   }
 };
 

@@ -49,6 +49,16 @@ void require_that_parts_fit(const ModelConfig& config, const ModelSize& size) {
   }
 }
 
+// The gradients behind the stream are whole when its own is: weights' gradients are made with it,
+// and what autograd adds to others itself comes first.
+void tell_watcher(const at::Tensor& stream, const ForwardContext& context, std::size_t layer) {
+  if (context.watcher != nullptr && stream.requires_grad()) {
+    stream.register_hook([watcher = context.watcher, layer](const at::Tensor&) {
+      watcher->on_gradients_behind(static_cast<std::int64_t>(layer));
+    });
+  }
+}
+
 std::shared_ptr<Norm> make_norm(const ModelConfig& config, at::Device device) {
   return std::make_shared<Norm>(config.norm, config.dim, config.norm_eps, device);
 }
@@ -90,7 +100,9 @@ at::Tensor TransNormer::positions(std::int64_t time, const ForwardContext& conte
   if (config_.position == PositionKind::sinusoidal) {
     return named.defined() ? sinusoid_.rows(named) : sinusoid_.rows(first, time, device());
   }
-  const std::int64_t needed = named.defined() ? named.max().item<std::int64_t>() + 1 : first + time;
+  const std::int64_t end =
+      context.shares_sequences() ? context.sequence->size() * time : first + time;
+  const std::int64_t needed = named.defined() ? named.max().item<std::int64_t>() + 1 : end;
   const std::int64_t rows = size_.max_positions;
   if (needed > rows) {
     throw UserError("model.position: the learned table has " + std::to_string(rows) +
@@ -102,8 +114,9 @@ at::Tensor TransNormer::positions(std::int64_t time, const ForwardContext& conte
 }
 
 at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& context) {
-  at::Tensor x = ops::scaled_embedding(embedding_->operand(), tokens,
-                                       std::sqrt(static_cast<double>(config_.dim)));
+  at::Tensor x = ops::scaled_embedding(
+      embedding_->operand(), tokens, std::sqrt(static_cast<double>(config_.dim)),
+      context.watcher ? context.watcher->embedding_rows() : nullptr);
   if (config_.position != PositionKind::none) {
     x.add_(positions(tokens.size(1), context));
   }
@@ -111,7 +124,7 @@ at::Tensor TransNormer::embed(const at::Tensor& tokens, const ForwardContext& co
     x = embed_norm_->forward(x, at::kFloat);
   }
   return ops::dropout(x, context.training ? config_.dropout : 0,
-                      context.dropout_key(kBeforeLayers, DropoutSite::embedding));
+                      context.dropout_key(kBeforeLayers, DropoutSite::embedding, config_.dim));
 }
 
 at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& context,
@@ -119,13 +132,23 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
   const bool with_gradients = at::GradMode::is_enabled() && state == nullptr;
   at::AutoGradMode grad_mode(with_gradients);
   ForwardContext here = context;
-  here.first_position = state == nullptr ? 0 : state->position;
   here.visibility.causal = config_.causal;
-  TORCH_CHECK(state == nullptr || (here.visibility.plain() && !here.positions.defined()),
+  const bool plain = here.visibility.plain() && !here.positions.defined();
+  TORCH_CHECK(state == nullptr || plain,
               "padding, segments and positions are for calls without a state");
+  TORCH_CHECK(
+      !here.shares_sequences() || (state == nullptr && plain),
+      "ranks share sequences of a causal model only, without a state, padding, segments and "
+      "positions");
+  if (state != nullptr) {
+    here.first_position = state->position;
+  } else {
+    here.first_position = here.shares_sequences() ? here.sequence->rank() * tokens.size(1) : 0;
+  }
   at::Tensor x = embed(tokens, here);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     ops::throw_if_unwanted(here.should_stop);
+    tell_watcher(x, here, i);
     if (with_gradients && context.activation_checkpointing) {
       x = blocks_[i]->forward_recomputed(x, here);
     } else {
@@ -135,6 +158,7 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
       x.register_hook([ask = here.should_stop](const at::Tensor&) { ops::throw_if_unwanted(ask); });
     }
   }
+  tell_watcher(x, here, blocks_.size());
   if (state != nullptr) {
     state->position += tokens.size(1);
   }
@@ -143,6 +167,10 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
 
 at::Tensor TransNormer::logits(const at::Tensor& hidden, const ForwardContext& context) const {
   return ops::linear(hidden, output_weight(), {}, context.compute).to(at::kFloat);
+}
+
+const ops::Weight& TransNormer::embedding_weight() const {
+  return embedding_->operand();
 }
 
 const ops::Weight& TransNormer::output_weight() const {

@@ -33,14 +33,15 @@ class TransNormer : public torch::nn::Module {
   // context.compute. With a state the call goes on from what the state has seen and updates it:
   // whole sequences, chunks of a prompt and single steps are the same call; it makes no gradients.
   // What the context's padding, segments and positions say is honoured by every layer, without a
-  // state only. Throws UserError for a position past a learned table, ops::PassStopped where the
-  // context says so.
+  // state only. Where ranks share sequences, tokens are this rank's part of each. Throws UserError
+  // for a position past a learned table, ops::PassStopped where the context says so.
   [[nodiscard]] at::Tensor forward(const at::Tensor& tokens, const ForwardContext& context,
                                    ModelState* state = nullptr);
 
   // hidden: [.., dim] -> fp32 logits [.., vocab_size].
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context) const;
 
+  [[nodiscard]] const ops::Weight& embedding_weight() const;
   // The weight of the output layer: the embedding's where tied.
   [[nodiscard]] const ops::Weight& output_weight() const;
 

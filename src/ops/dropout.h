@@ -18,6 +18,8 @@ struct DropoutKey {
   std::int64_t layer = 0;  // -1: the embedding
   std::int64_t site = 0;
   std::int64_t first_sample = 0;  // global number of row 0
+  // Number of a row's first element in its sample: above 0 where rows are parts of samples.
+  std::int64_t first_element = 0;
   // Where the update and the first sample stand instead, in the GPU's memory: what is captured then
   // makes other masks each time that it is replayed. Our kernels only; else throws c10::Error.
   const kernels::LiveCounters* live = nullptr;

@@ -54,11 +54,14 @@ class FlatParameters {
   // buffer.
   [[nodiscard]] std::vector<at::Tensor> views_of(const std::vector<at::Tensor>& flat) const;
 
- private:
+  // Numbers of a parameter's buffer, and of its range there.
   struct Place {
     std::size_t buffer;
     std::size_t range;
   };
+  [[nodiscard]] Place place_of(std::size_t parameter) const { return places_[parameter]; }
+
+ private:
   // Gives the parameters of one storage, by their numbers in the order of their memory, the next
   // place in their buffer. `elements`: of each buffer, so far.
   void place(const std::vector<std::size_t>& joint, std::vector<std::int64_t>& elements);

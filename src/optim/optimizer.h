@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/group.h"
 #include "model/weights.h"
 #include "optim/flat_parameters.h"
 
@@ -21,13 +22,15 @@ struct StateSlot {
   double initial = 0;
 };
 
-// What a rule changes: the flat tensors of one buffer, all [elements] and laid out alike. Between
-// the parameters lie zeros, which a rule must leave zeros.
+// What a rule changes: the flat tensors of one buffer, or of a part of it, all [elements] and laid
+// out alike. Between the parameters lie zeros, which a rule must leave zeros.
 struct OptimizerUpdate {
   const at::Tensor& values;
   const at::Tensor& gradients;
   const std::vector<at::Tensor>& state;  // in the order of the slots
-  const std::vector<FlatRange>& ranges;  // for rules that are not the same for every element
+  // For rules that are not the same for every element. Of a parameter that the part cuts, what lies
+  // in the part, without its sizes.
+  const std::vector<FlatRange>& ranges;
   double lr = 0;
   std::int64_t number = 0;  // of the update, from 1
 };
@@ -40,15 +43,32 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Applies the parameters' gradients at this learning rate.
+  // Makes the state. Shared by a group, each process keeps and updates its own part of every flat
+  // buffer (Group::part_of); together they then have the same parameters and state as one.
+  void make_state(const dist::Group& shared_by);
+  [[nodiscard]] const dist::Group& shared_by() const { return shared_by_; }
+
+  // Applies the parameters' gradients at this learning rate. Of a shared one only the gradients in
+  // the own part count; all parameters are the new ones afterwards.
   void step(double lr);
   // Its state is that of before the first update again.
   void reset();
   // Sets the gradients to zero and keeps their memory.
   void zero_gradients();
 
-  // "NAME.SLOT" of each slot, in the parameters' order; loading copies into them.
+  // "NAME.SLOT" of each slot, in the parameters' order. Not of a shared one, which has parts only.
   [[nodiscard]] std::vector<NamedTensor> named_state() const;
+  // The same tensors as views of `flat`: of each buffer, of each slot, laid out as the state is.
+  [[nodiscard]] std::vector<NamedTensor> named_state_of(
+      const std::vector<std::vector<at::Tensor>>& flat) const;
+  // Tensors on the CPU for the whole state, of each buffer and slot; their memory is there.
+  [[nodiscard]] std::vector<std::vector<at::Tensor>> room_for_state() const;
+  // Copies the whole state there; of a shared one, on process 0 of the group, and all processes
+  // call it, the others with nothing.
+  void copy_state_to(const std::vector<std::vector<at::Tensor>>& flat) const;
+  // Takes what it keeps of one whole tensor of the state: that of parameter number `parameter`.
+  void take_state(std::size_t parameter, std::size_t slot, const at::Tensor& whole);
+  [[nodiscard]] const std::vector<StateSlot>& state_slots() const { return slots_; }
   // Tensors kept for each parameter.
   [[nodiscard]] std::int64_t slots() const { return std::ssize(slots_); }
   // Applied so far.
@@ -59,8 +79,9 @@ class Optimizer {
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return flat_.parameters(); }
   // The parameters' gradients, in their order; they share the parameters' own.
   [[nodiscard]] std::vector<at::Tensor> gradients() const { return flat_.gradients(); }
-  // The same memory in few long pieces, for what treats all elements alike.
-  [[nodiscard]] std::vector<at::Tensor> flat_gradients() const { return flat_.flat_gradients(); }
+  // The same memory in few long pieces, for what treats all elements alike; of a shared one, the
+  // own part of it.
+  [[nodiscard]] std::vector<at::Tensor> flat_gradients() const;
 
  protected:
   // Tensors that are not trainable are left out; the others move (FlatParameters).
@@ -70,9 +91,15 @@ class Optimizer {
   virtual void apply(const OptimizerUpdate& update) = 0;
 
  private:
+  // The part of a flat tensor that this process updates.
+  [[nodiscard]] at::Tensor own(const at::Tensor& flat) const;
+
   FlatParameters flat_;
   std::vector<StateSlot> slots_;
-  std::vector<std::vector<at::Tensor>> state_;  // of each buffer, of each slot: [elements]
+  dist::Group shared_by_;
+  // Of each buffer: the ranges in the own part, and of each slot its own part.
+  std::vector<std::vector<FlatRange>> ranges_;
+  std::vector<std::vector<at::Tensor>> state_;
   std::int64_t updates_ = 0;
 };
 

@@ -24,7 +24,8 @@ void add_maker(const std::string& name, std::int64_t state_slots, MakeOptimizer 
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::vector<NamedTensor>& tensors,
-                                          const OptimizerConfig& config) {
+                                          const OptimizerConfig& config,
+                                          const dist::Group& shared_by) {
   const Kind& kind = kinds().at(config.rule.name());
   std::unique_ptr<Optimizer> made = kind.make(tensors, config);
   if (made->slots() != kind.state_slots) {
@@ -32,6 +33,7 @@ std::unique_ptr<Optimizer> make_optimizer(const std::vector<NamedTensor>& tensor
                            " numbers for each parameter and declares " +
                            std::to_string(kind.state_slots));
   }
+  made->make_state(shared_by);
   return made;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "dist/group.h"
 #include "model/weights.h"
 #include "optim/optimizer.h"
 
@@ -39,9 +40,11 @@ bool add_optimizer() {
 }
 
 // Tensors that are not trainable are left out; the memory of the others moves (FlatParameters).
-// Throws std::logic_error where it has not the slots that its settings declare.
+// Throws std::logic_error where it has not the slots that its settings declare. `shared_by`: see
+// Optimizer::make_state.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const std::vector<NamedTensor>& tensors,
-                                                        const OptimizerConfig& config);
+                                                        const OptimizerConfig& config,
+                                                        const dist::Group& shared_by = {});
 
 // Numbers that the optimizer keeps for each parameter: what memory is estimated by.
 [[nodiscard]] std::int64_t state_slots(const OptimizerConfig& config);

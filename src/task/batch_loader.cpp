@@ -18,14 +18,19 @@
 namespace transnormer {
 namespace {
 
+// Samples of an update.
+std::int64_t share_of(const BatchLoader::Options& options) {
+  return options.global_batch_size / options.shares;
+}
+
 std::int64_t micro_batches(const BatchLoader::Options& options) {
-  return (options.global_batch_size + options.micro_batch_size - 1) / options.micro_batch_size;
+  return (share_of(options) + options.micro_batch_size - 1) / options.micro_batch_size;
 }
 
 double bytes_of_update(const BatchLoader::Options& options, double bytes_per_sample) {
   constexpr double kOverhead = sizeof(Batch) + 64;  // with what the allocator adds
-  const std::int64_t rows = options.equal_rows ? micro_batches(options) * options.micro_batch_size
-                                               : options.global_batch_size;
+  const std::int64_t rows =
+      options.equal_rows ? micro_batches(options) * options.micro_batch_size : share_of(options);
   return static_cast<double>(rows) * bytes_per_sample +
          kOverhead * static_cast<double>(micro_batches(options));
 }
@@ -77,8 +82,11 @@ struct BatchLoader::State {
   std::vector<Batch> make_update(std::int64_t update) {
     std::vector<Batch> batches;
     batches.reserve(static_cast<std::size_t>(micro_batches(options)));
-    const std::int64_t end = (update + 1) * options.global_batch_size + options.samples_passed_over;
-    for (std::int64_t position = end - options.global_batch_size; position < end && !stopped;) {
+    const std::int64_t share = share_of(options);
+    const std::int64_t begin =
+        update * options.global_batch_size + options.samples_passed_over + options.share * share;
+    const std::int64_t end = begin + share;
+    for (std::int64_t position = begin; position < end && !stopped;) {
       const std::int64_t first = position;
       std::vector<std::int64_t> numbers;
       numbers.reserve(static_cast<std::size_t>(std::min(end - first, options.micro_batch_size)));
@@ -86,7 +94,9 @@ struct BatchLoader::State {
         numbers.push_back(order.sample_at(position));
       }
       const std::int64_t rows = options.equal_rows ? options.micro_batch_size : std::ssize(numbers);
-      batches.push_back(task->make_batch(numbers, first, rows));
+      const Batch whole = task->make_batch(numbers, first, rows);
+      batches.push_back(options.parts == 1 ? whole
+                                           : task->part_of(whole, options.part, options.parts));
     }
     return batches;
   }

@@ -12,13 +12,19 @@ namespace transnormer {
 // The micro-batches of all updates from `first_update` on, made by a thread of its own a few
 // updates ahead (one, where updates are large). Update s holds positions [s·G + p, (s+1)·G + p) of
 // the order of samples (data/sample_order.h), G = global_batch_size, p = samples_passed_over, cut
-// into micro-batches in order.
-// Failures of the thread are thrown by next_update().
+// into equal shares and those into micro-batches, in order. Failures of the thread are thrown by
+// next_update().
 class BatchLoader {
  public:
   struct Options {
     std::int64_t global_batch_size = 1;
     std::int64_t micro_batch_size = 1;
+    // Of so many that share out each update, this is the loader of one; shares must divide G.
+    std::int64_t shares = 1;
+    std::int64_t share = 0;
+    // Of so many that share each sample, it is that of one part (Task::part_of).
+    int parts = 1;
+    int part = 0;
     std::uint64_t seed = 1;
     std::int64_t first_update = 0;
     std::int64_t samples_passed_over = 0;

@@ -57,13 +57,31 @@ Batch CausalTask::make_batch(std::span<const std::int64_t> samples, std::int64_t
   return batch;
 }
 
+Batch CausalTask::part_of(const Batch& batch, int part, int parts) const {
+  if (parts == 1) {
+    return batch;
+  }
+  const auto cut = [&](const char* name) {
+    const at::Tensor& whole = batch.tensors.at(name);
+    const std::int64_t time = whole.size(1) / parts;
+    TORCH_CHECK(time * parts == whole.size(1), "samples of ", whole.size(1), " tokens have no ",
+                parts, " equal parts");
+    return whole.narrow(1, part * time, time).contiguous();
+  };
+  const at::Tensor targets = cut("targets");
+  return {.first_position = batch.first_position,
+          .samples = batch.samples,
+          .count = targets.ne(kIgnoredTarget).sum().item<std::int64_t>(),
+          .tensors = {{"inputs", cut("inputs")}, {"targets", targets}}};
+}
+
 Loss causal_loss(TransNormer& model, const Tensors& batch, const ForwardContext& context,
                  const at::Tensor& scale) {
   const at::Tensor hidden = model.forward(batch.at("inputs"), context).flatten(0, 1);
   const ops::CrossEntropy result = ops::linear_cross_entropy(
       hidden, model.output_weight(), batch.at("targets").flatten(),
       {.compute = context.compute, .scale = scale, .should_stop = context.should_stop});
-  return {result.loss, result.nll.view({1})};
+  return {result.loss, result.nll.view({1}), model.output_weight().gathers_gradient()};
 }
 
 Loss CausalTask::loss(TransNormer& model, const Tensors& batch, const ForwardContext& context,
@@ -99,6 +117,8 @@ std::optional<Sums> CausalTask::validate(TransNormer& model,
   how.first_input = tokenizer_->first_input();
   how.on_progress = options.on_progress;
   how.should_stop = options.should_stop;
+  how.sequence = options.sequence;
+  how.batches = options.batches;
   const EvaluateResult result = evaluate(model, valid_->stream, how);
   return result.complete ? std::optional(Sums{result.nll_sum, result.tokens}) : std::nullopt;
 }

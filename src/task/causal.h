@@ -33,6 +33,7 @@ class CausalTask : public Task {
   [[nodiscard]] std::string describe_data() const override;
   [[nodiscard]] Batch make_batch(std::span<const std::int64_t> samples, std::int64_t first_position,
                                  std::int64_t rows) const override;
+  [[nodiscard]] Batch part_of(const Batch& batch, int part, int parts) const override;
 
   [[nodiscard]] Loss loss(TransNormer& model, const Tensors& batch, const ForwardContext& context,
                           const at::Tensor& scale) const override;

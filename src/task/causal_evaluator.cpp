@@ -160,6 +160,8 @@ class CausalEvaluator : public Evaluator {
     how.compute = request_.compute;
     how.first_input = request_.tokenizer->first_input();
     how.should_stop = [] { return stop_requested().has_value(); };
+    how.sequence = request_.sequence;
+    how.batches = request_.batches;
     log::ProgressBar bar("eval", text_.stream.size());
     how.on_progress = [&bar](std::int64_t done) { bar.update(done); };
     if (per_token) {

@@ -10,6 +10,7 @@
 
 #include "config/config.h"
 #include "data/prepare.h"
+#include "dist/group.h"
 #include "task/task.h"
 #include "tokenizer/tokenizer.h"
 
@@ -32,8 +33,11 @@ struct EvaluationRequest {
   std::string text = {};       // a file, in place of a split
   bool window_is_set = false;  // data.tokens_per_sample of `config` counts, not that of `trained`
   std::optional<std::int64_t> context_window = std::nullopt;
-  std::string per_item_file = {};  // where the loss of each item goes; empty: nowhere
+  // Where the loss of each item goes; empty: nowhere. Of several ranks one may name it.
+  std::string per_item_file = {};
   at::ScalarType compute = at::kFloat;
+  dist::Group sequence{};  // which share each sequence; every rank gets the whole answer
+  dist::Group batches{};   // .. and which share out the batches (eval/evaluate.h)
 };
 
 // What `eval` answers.

@@ -1,6 +1,18 @@
 #include "task/task.h"
 
+#include "util/error.h"
+
 namespace transnormer {
+
+Batch Task::part_of(const Batch& batch, int /*part*/, int parts) const {
+  if (parts > 1) {
+    throw UserError(
+        "distributed.sequence_parallel: expected 1, since ranks cannot share the samples of this "
+        "train.objective, got " +
+        std::to_string(parts));
+  }
+  return batch;
+}
 
 Report Task::report(const Sums& sums) const {
   const auto count = static_cast<double>(sums.count);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/group.h"
 #include "model/context.h"
 #include "model/tensors.h"
 #include "model/transnormer.h"
@@ -46,6 +47,9 @@ struct Report {
 struct Loss {
   at::Tensor scaled;  // fp32 scalar, differentiable: scale times the summed loss
   at::Tensor sums;    // fp64 [1 + metrics]: summed loss, then the task's metrics, on the device
+  // The output layer's gradient is made already: the backward pass adds nothing to it but, where it
+  // is tied, the embedding's rows.
+  bool output_gradient_is_made = false;
 };
 
 struct ValidationOptions {
@@ -53,6 +57,8 @@ struct ValidationOptions {
   at::ScalarType compute = at::kFloat;
   std::function<void(std::int64_t done)> on_progress = nullptr;  // of validation_size()
   std::function<bool()> should_stop = nullptr;                   // asked between batches
+  dist::Group sequence{};  // which share each sequence; the sums are those of all, on every rank
+  dist::Group batches{};   // .. and which share out the batches (eval/evaluate.h)
 };
 
 class Task {
@@ -73,6 +79,11 @@ class Task {
   // `rows`: such a row adds nothing to loss, metrics and gradients. Called by a thread of its own.
   [[nodiscard]] virtual Batch make_batch(std::span<const std::int64_t> samples,
                                          std::int64_t first_position, std::int64_t rows) const = 0;
+
+  // The part-th of equally long neighbouring parts along time of a batch, for ranks that share its
+  // sequences; `count` is that of the part. Throws UserError where the task's batches have no
+  // parts.
+  [[nodiscard]] virtual Batch part_of(const Batch& batch, int part, int parts) const;
 
   // --- The loss of a batch on the model's device. `scale`: an fp32 scalar there, which the host
   // does not read. Waits for nothing. Throws ops::PassStopped where the context says so.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "config/json_tree.h"
 #include "tokenizer/plain_text.h"
 #include "tokenizer/text_losses.h"
 #include "util/error.h"
@@ -31,14 +32,6 @@ class WordDecoder final : public StreamDecoder {
   const WordTable& words_;
   bool at_line_start_ = true;
 };
-
-// For messages: at most 40 bytes, what cannot be printed replaced.
-std::string shown(std::string_view line) {
-  std::string text(line.substr(0, 40));
-  std::ranges::replace_if(
-      text, [](unsigned char byte) { return byte < ' ' || byte == 127; }, '?');
-  return '"' + text + (line.size() > 40 ? "..\"" : "\"");
-}
 
 // The word of a "word count" line; empty where the line is something else.
 std::string_view word_of(std::string_view line) {
@@ -72,15 +65,16 @@ WordTokenizer::WordTokenizer(std::string dictionary, const std::string& name)
       throw UserError((at_once
                            ? name + ": is neither a dictionary nor a sentencepiece model: line 1: "
                            : where()) +
-                      "expected \"word count\", found " + shown(line));
+                      "expected \"word count\", found " + printable(line, true));
     }
     const std::int32_t known = words_.size();
     const std::int32_t id = words_.insert(word);
     if (id < kSpecials) {
-      throw UserError(where() + shown(word) + " is a special, which a dictionary does not list");
+      throw UserError(where() + printable(word, true) +
+                      " is a special, which a dictionary does not list");
     }
     if (id < known) {
-      throw UserError(where() + "the word " + shown(word) + " is already on line " +
+      throw UserError(where() + "the word " + printable(word, true) + " is already on line " +
                       std::to_string(id - kSpecials + 1));
     }
   }

@@ -44,9 +44,9 @@ std::string work_summary(const TrainingRun& run) {
   const TrainConfig& train = run.config.train;
   return "training: " + format_count(run.total_steps) + " updates of " +
          format_count(train.global_batch_size) + " samples (" +
-         format_count(train.resolved_micro_batch_size()) + " a pass) on " + run.state.device +
-         ", " + to_string(train.precision) + ", " + format_count(run.state.threads) +
-         (run.state.threads == 1 ? " thread" : " threads");
+         format_count(micro_batch_size(run.config.train, run.world)) + " a pass) on " +
+         run.state.device + ", " + to_string(train.precision) + ", " +
+         format_count(run.state.threads) + (run.state.threads == 1 ? " thread" : " threads");
 }
 
 // Whether a file is the resolved config of a run, of this version or another: every section spelled
@@ -120,6 +120,9 @@ Events begin_writing(TrainingRun& run) {
   }
   log::info(model_summary(run));
   log::info("data: " + run.task->describe_data());
+  if (run.world.size() > 1) {
+    log::info(run.world.describe());
+  }
   log::info(work_summary(run));
   const std::int64_t step = run.state.step;
   events.note(step, run.resumed ? "resumed" : "started",

@@ -9,11 +9,13 @@ using Seconds = std::chrono::duration<double>;
 
 Meter::Meter(double earlier_s) : earlier_s_(earlier_s) {}
 
-void Meter::begin_update() {
+void Meter::begin_update(double ranks_waited_s) {
+  ranks_waited_before_s_ = ranks_waited_s;
   update_began_ = Clock::now();
 }
 
-void Meter::end_update(std::int64_t tokens) {
+void Meter::end_update(std::int64_t tokens, double ranks_waited_s) {
+  ranks_waited_s_ += ranks_waited_s - ranks_waited_before_s_;
   update_s_ += Seconds(Clock::now() - update_began_).count();
   tokens_ += tokens;
   ++updates_;
@@ -27,6 +29,10 @@ double Meter::tokens_per_s() const {
   return update_s_ > 0 ? static_cast<double>(tokens_) / update_s_ : 0;
 }
 
+double Meter::ranks_wait_share() const {
+  return update_s_ > 0 ? ranks_waited_s_ / update_s_ : 0;
+}
+
 double Meter::seconds_for(std::int64_t updates) const {
   if (updates_ == 0) {
     return 0;
@@ -37,6 +43,7 @@ double Meter::seconds_for(std::int64_t updates) const {
 
 double Meter::restart(double waited_s) {
   update_s_ = 0;
+  ranks_waited_s_ = 0;
   tokens_ = 0;
   const double since = waited_s - waited_s_;
   waited_s_ = waited_s;

@@ -168,6 +168,7 @@ std::vector<std::string> compare_settings(const StartingPoint& start, const Conf
                          " now; results may differ in the last bits");
     }
   };
+  compare("ranks", std::to_string(saved.ranks), std::to_string(now.ranks));
   compare("threads", std::to_string(saved.threads), std::to_string(now.threads));
   compare("device", saved.device, now.device);
   compare("build", saved.build, now.build);

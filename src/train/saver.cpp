@@ -36,7 +36,7 @@ Saver::Saver(TrainingRun& run, Events& events, std::function<void(SaveStage)> on
     : run_(run),
       events_(events),
       on_stage_(std::move(on_stage)),
-      in_background_(run.saves_in_background) {
+      in_background_(run.saves_in_background && run.world.is_first()) {
   if (in_background_) {
     (void)begin([this] { prepare_snapshot(); });
   }
@@ -65,9 +65,10 @@ void Saver::join() {
 void Saver::prepare_snapshot() {
   try {
     snapshot_.model = make_room(named_tensors(*run_.model));
-    snapshot_.optimizer = make_room(run_.optimizer->named_state());
+    optimizer_room_ = run_.optimizer->room_for_state();
   } catch (const std::exception&) {
     snapshot_ = {};
+    optimizer_room_.clear();
   }
 }
 
@@ -78,6 +79,10 @@ void Saver::save() {
   state.optimizer_updates = run_.optimizer->updates();
   state.loss_scale = run_.scaler.scale();
   state.scale_growth_count = run_.scaler.growth_count();
+  if (!run_.world.is_first()) {
+    give_state();
+    return;
+  }
   try {
     take_snapshot(in_background_);
   } catch (const std::exception& error) {
@@ -101,15 +106,28 @@ void Saver::save() {
   poll();
 }
 
+void Saver::give_state() {
+  if (run_.optimizer->shared_by().size() > 1) {
+    run_.optimizer->copy_state_to({});
+  }
+}
+
 void Saver::take_snapshot(bool copied) {
   std::vector<NamedTensor> model = named_tensors(*run_.model);
-  std::vector<NamedTensor> optimizer = run_.optimizer->named_state();
   if (copied) {
     copy_tensors(model, snapshot_.model);
-    copy_tensors(optimizer, snapshot_.optimizer);
   } else {
     snapshot_.model = std::move(model);
-    snapshot_.optimizer = std::move(optimizer);
+  }
+  // What is spread over ranks is whole in a copy only.
+  if (copied || run_.optimizer->shared_by().size() > 1) {
+    if (optimizer_room_.empty()) {
+      optimizer_room_ = run_.optimizer->room_for_state();
+    }
+    run_.optimizer->copy_state_to(optimizer_room_);
+    snapshot_.optimizer = run_.optimizer->named_state_of(optimizer_room_);
+  } else {
+    snapshot_.optimizer = run_.optimizer->named_state();
   }
   snapshot_.state = run_.state;
   sound_step_ = last_sound_step(run_);

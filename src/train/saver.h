@@ -34,9 +34,9 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Begins to save the present state, once a save in flight is done with. It is written only while
-  // the run directory is still this run's, and gets its name when what was reported of the steps up
-  // to it is on the disk.
+  // All ranks call it; the first one saves. Begins to save the present state, once a save in flight
+  // is done with. It is written only while the run directory is still this run's, and gets its name
+  // when what was reported of the steps up to it is on the disk.
   void save();
   // Reports a save that is done with by now: `saved` or `save_failed`, of its step.
   void poll();
@@ -60,6 +60,8 @@ class Saver {
   // Takes from the run what is to be saved: copies, or where `copied` is false the tensors
   // themselves.
   void take_snapshot(bool copied);
+  // On another rank than the first, which writes: its part of what the first takes.
+  void give_state();
   // False where the system has no thread left.
   bool begin(const std::function<void()>& work);
   void join();
@@ -73,6 +75,7 @@ class Saver {
   const std::function<void(SaveStage)> on_stage_;
   bool in_background_;
   Snapshot snapshot_;
+  std::vector<std::vector<at::Tensor>> optimizer_room_;  // Optimizer::room_for_state
   std::int64_t sound_step_ = -1;  // the checkpoint that the snapshot's training may go back to
   double waited_s_ = 0;           // of training, for the save that was begun last
   Outcome outcome_;

@@ -42,7 +42,8 @@ void require_space(const TrainingRun& run) {
   const std::int64_t held = std::ssize(run.directory.checkpoint_steps()) - std::ssize(run.damaged);
   const std::int64_t count = checkpoints_to_come(run.config, run.state.step, run.total_steps, held);
   const double bytes = static_cast<double>(count) * (bytes_of(named_tensors(*run.model)) +
-                                                     bytes_of(run.optimizer->named_state()));
+                                                     static_cast<double>(run.optimizer->slots()) *
+                                                         bytes_of(run.optimizer->parameters()));
   std::error_code unknown;
   const auto space = std::filesystem::space(run.directory.path(), unknown);
   if (!unknown && static_cast<double>(space.available) < bytes) {

@@ -25,9 +25,13 @@ struct LogFileUntilTheEnd {
 }  // namespace
 
 ExitStatus train(const TrainRequest& request) {
+  return train(request, dist::alone());
+}
+
+ExitStatus train(const TrainRequest& request, dist::World& world) {
   const log::Level level = request.loaded.config.log.level;
   log::set_level(level);
-  const std::unique_ptr<TrainingRun> run = set_up(request);
+  const std::unique_ptr<TrainingRun> run = set_up(request, world);
   if (run->already_ended) {
     log::set_level(log::Level::info);  // the one answer there is, whatever log.level asks for
     log::info(run->directory.path().string() + ": this run has ended: " + *run->already_ended +
@@ -42,7 +46,8 @@ ExitStatus train(const TrainRequest& request) {
 ExitStatus train(TrainingRun& run) {
   const LogFileUntilTheEnd log_file;
   for (;;) {
-    Events events = begin_writing(run);
+    Events events =
+        run.world.is_first() ? begin_writing(run) : Events(log::make_console_sink(), {});
     try {
       return TrainingLoop(run, events).run();
     } catch (const Divergence& divergence) {

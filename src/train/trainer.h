@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/load.h"
+#include "dist/world.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -23,7 +24,10 @@ struct TrainRequest {
 // Runs to the end of training, or to a stop, which signals ask for once their handlers are
 // installed (util/signal.h). Throws UserError, DivergedError, and StoppedError for a stop before
 // there is anything to save. A save or a record of the log that failed on the way is logged and
-// shows in the status.
+// shows in the status. In a world of several all call it with the same request; rank 0 alone
+// prepares data and writes.
+[[nodiscard]] ExitStatus train(const TrainRequest& request, dist::World& world);
+// In a world of one.
 [[nodiscard]] ExitStatus train(const TrainRequest& request);
 
 struct TrainingRun;

@@ -23,11 +23,17 @@ namespace transnormer {
 namespace {
 
 constexpr std::int64_t kHistogramSamples = 4096;
+// For the save in flight when another rank is lost.
+constexpr std::chrono::seconds kLastWords{7};
 
 BatchLoader make_loader(const TrainingRun& run) {
   const Config& config = run.config;
   return BatchLoader(run.task, {.global_batch_size = config.train.global_batch_size,
-                                .micro_batch_size = config.train.resolved_micro_batch_size(),
+                                .micro_batch_size = micro_batch_size(run.config.train, run.world),
+                                .shares = run.world.samples().size(),
+                                .share = run.world.samples().rank(),
+                                .parts = run.world.sequence().size(),
+                                .part = run.world.sequence().rank(),
                                 .seed = static_cast<std::uint64_t>(config.train.seed),
                                 .first_update = run.state.step,
                                 .samples_passed_over = run.state.samples_passed_over,
@@ -39,11 +45,12 @@ UpdateStep make_step(TrainingRun& run) {
   return UpdateStep(
       [&run](TransNormer& model, const Tensors& batch, const ForwardContext& context,
              const at::Tensor& scale) { return run.task->loss(model, batch, context, scale); },
-      *run.model, *run.optimizer, run.scaler,
+      *run.model, *run.optimizer, run.scaler, run.world,
       {.compute = ops::scalar_type(config.train.precision),
        .activation_checkpointing = config.train.activation_checkpointing,
        .seed = static_cast<std::uint64_t>(config.train.seed),
-       .clip_norm = config.optimizer.clip_norm});
+       .clip_norm = config.optimizer.clip_norm,
+       .distributed = config.distributed});
 }
 
 bool is_multiple(std::int64_t step, std::int64_t every) {
@@ -63,6 +70,13 @@ bool is_stop_requested() {
   return stop_requested().has_value();
 }
 
+// What signals have asked of this process: the ranks add them up.
+std::vector<double> wishes_of_this_rank() {
+  const auto stop = stop_requested();
+  return {stop == ExitStatus::interrupted ? 1.0 : 0.0, stop == ExitStatus::terminated ? 1.0 : 0.0,
+          take_save_request() ? 1.0 : 0.0};
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
@@ -77,12 +91,20 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
       saved_step_(is_saved(run) ? run.state.step : -1),
-      applied_step_(run.state.step) {}
+      applied_step_(run.state.step) {
+  run_.world.set_last_words([this] { (void)saver_.settle(kLastWords); });
+}
+
+TrainingLoop::~TrainingLoop() {
+  run_.world.set_last_words({});
+}
 
 ExitStatus TrainingLoop::run() {
   try {
-    return go_on() ? end() : stop(*stop_requested());
+    return go_on() ? end() : stop(stop_.value());
   } catch (const DivergedError&) {
+    throw;
+  } catch (const dist::CollectiveError&) {  // others are gone: the job ends as it is
     throw;
   } catch (const std::exception&) {  // data that can no longer be read, no memory
     bar_.finish();
@@ -102,11 +124,14 @@ bool TrainingLoop::go_on() {
 }
 
 bool TrainingLoop::make_update() {
-  meter_.begin_update();
-  auto measured = step_.measure(loader_.next_update(), state_.step, is_stop_requested);
+  meter_.begin_update(run_.world.all().waited_seconds());
+  auto measured =
+      step_.measure(loader_.next_update(), state_.step, is_stop_requested, wishes_of_this_rank);
   if (!measured) {
+    agree(wishes_of_this_rank());
     return false;
   }
+  agree(measured->wishes);
   Update update;
   update.measured = std::move(*measured);
   update.lr = learning_rate(config_.schedule, config_.optimizer.lr, state_.step, run_.total_steps);
@@ -121,7 +146,15 @@ bool TrainingLoop::make_update() {
   is_amid_change_ = false;
   report(update);
   judge(update);
-  return true;
+  return !stop_;
+}
+
+// `wishes`: summed over the ranks, so that all do the same.
+void TrainingLoop::agree(const std::vector<double>& wishes) {
+  if (wishes[0] > 0 || wishes[1] > 0) {
+    stop_ = wishes[0] > 0 ? ExitStatus::interrupted : ExitStatus::terminated;
+  }
+  save_is_asked_ = save_is_asked_ || wishes[2] > 0;
 }
 
 bool TrainingLoop::is_to_be_applied(const Update& update) {
@@ -151,8 +184,12 @@ void TrainingLoop::measure_statistics(Update& update) {
   if (!std::isfinite(measured.sums.loss) || !std::isfinite(measured.grad_norm)) {
     return;
   }
-  const std::vector<at::Tensor> gradients = run_.optimizer->gradients();
   const std::int64_t step = state_.step + 1;
+  if (is_multiple(step, config_.log.grad_stats_every) ||
+      is_multiple(step, config_.log.grad_histograms_every)) {
+    step_.make_gradients_whole();
+  }
+  const std::vector<at::Tensor> gradients = run_.optimizer->gradients();
   if (is_multiple(step, config_.log.grad_stats_every)) {
     update.statistics = statistics_.measure(gradients, measured.norms, update.moments);
   }
@@ -172,7 +209,7 @@ void TrainingLoop::count(const Update& update) {
     std::transform(sums.metrics.begin(), sums.metrics.end(), state_.metric_sums.begin(),
                    state_.metric_sums.begin(), std::plus<>());
   }
-  meter_.end_update(sums.count);
+  meter_.end_update(sums.count, run_.world.all().waited_seconds());
 }
 
 Report TrainingLoop::report_of_sums() const {
@@ -242,6 +279,9 @@ void TrainingLoop::report(Update update) {
                                     state_.samples_passed_over) /
                 static_cast<double>(run_.task->samples());
   event.time_left_s = meter_.seconds_for(run_.total_steps - state_.step);
+  if (run_.world.size() > 1) {
+    event.ranks_wait_share = meter_.ranks_wait_share();
+  }
   event.data_wait_s = meter_.restart(loader_.waited_seconds());
   event.memory_bytes = ops::used_memory_bytes(run_.device);
   if (run_.scaler.enabled()) {
@@ -260,7 +300,7 @@ void TrainingLoop::report(Update update) {
 
 bool TrainingLoop::note_what_is_due() {
   const bool validation = is_validation_due(run_);
-  const bool asked = take_save_request();
+  const bool asked = std::exchange(save_is_asked_, false);
   const bool save = asked || is_multiple(state_.step, config_.checkpoint.every);
   validation_due_ = validation_due_ || validation;
   save_due_ = save_due_ || save;
@@ -311,6 +351,9 @@ bool TrainingLoop::validate() {
   const auto began = std::chrono::steady_clock::now();
   auto report = transnormer::validate(run_, is_stop_requested);
   if (!report) {
+    std::vector<double> wishes = wishes_of_this_rank();
+    run_.world.all().sum(wishes);
+    agree(wishes);
     return false;
   }
   log::ValidEvent event;
@@ -332,12 +375,14 @@ void TrainingLoop::save() {
     return;
   }
   state_.elapsed_s = meter_.elapsed_s();
+  require_equal_weights(run_);
   saver_.save();
   saved_step_ = state_.step;
 }
 
 void TrainingLoop::wait_for_save() {
-  if (!saver_.wait()) {
+  const std::string outcome = run_.world.all().broadcast(saver_.wait() ? "saved" : "failed", 0);
+  if (outcome == "failed") {
     saved_step_ = -1;
   }
 }
@@ -359,8 +404,8 @@ std::string TrainingLoop::save_and_tell() {
 
 // A GPU that has failed may not even give its weights back.
 std::string TrainingLoop::outcome_of_fault() {
-  if (is_amid_change_) {
-    wait_for_save();
+  if (is_amid_change_ || run_.world.size() > 1) {  // other ranks may not have this fault
+    (void)saver_.wait();
     return "; nothing was saved";
   }
   try {

@@ -23,6 +23,9 @@ class TrainingLoop {
  public:
   // Both must outlive the loop.
   TrainingLoop(TrainingRun& run, Events& events);
+  ~TrainingLoop();
+  TrainingLoop(const TrainingLoop&) = delete;
+  TrainingLoop& operator=(const TrainingLoop&) = delete;
 
   // Goes on to the end of training or until a signal asks to stop, then saves. Only sound states
   // are saved (soundness.h); what was due in another is made up for in the next sound one. Throws
@@ -45,6 +48,8 @@ class TrainingLoop {
   // One update and its events. False where a signal stopped it half-way; the state is then that of
   // before.
   bool make_update();
+  // Notes what signals ask for. `wishes`: to stop by SIGINT, by SIGTERM, to save; above 0: asked.
+  void agree(const std::vector<double>& wishes);
   [[nodiscard]] bool is_to_be_applied(const Update& update);
   // Of a finite update, as far as they are due.
   void measure_statistics(Update& update);
@@ -88,9 +93,11 @@ class TrainingLoop {
   Saver saver_;
   Meter meter_;
   log::ProgressBar bar_;
-  std::int64_t saved_step_;      // the state of which is on disk, or being written, as it is
-  std::int64_t applied_step_;    // of the last update that changed the weights
-  bool is_amid_change_ = false;  // of weights or state: neither that before an update nor after
+  std::int64_t saved_step_;         // the state of which is on disk, or being written, as it is
+  std::int64_t applied_step_;       // of the last update that changed the weights
+  bool is_amid_change_ = false;     // of weights or state: neither that before an update nor after
+  std::optional<ExitStatus> stop_;  // asked for
+  bool save_is_asked_ = false;
   bool validation_due_ = false;
   bool save_due_ = false;
 };

@@ -1,9 +1,13 @@
 #include "train/training_run.h"
 
-#include <cstdlib>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "config/load.h"
+#include "model/attention/registry.h"
 #include "model/footprint.h"
 #include "model/graphed_pass.h"
 #include "model/model_size.h"
@@ -18,19 +22,13 @@
 #include "train/resume.h"
 #include "train/validation.h"
 #include "util/error.h"
+#include "util/file.h"
 #include "util/signal.h"
 #include "util/units.h"
 
 namespace transnormer {
+namespace fs = std::filesystem;
 namespace {
-
-void refuse_several_processes() {
-  const char* const size = std::getenv("WORLD_SIZE");
-  if (size != nullptr && std::atoll(size) > 1) {
-    throw UserError(std::string("WORLD_SIZE is ") + size +
-                    ", but this version trains in one process; start it without torchrun");
-  }
-}
 
 void require_what_training_reads(const Config& config) {
   std::vector<std::string> faults;
@@ -45,6 +43,44 @@ void require_what_training_reads(const Config& config) {
   if (!faults.empty()) {
     throw UserError(faults);
   }
+}
+
+void require_that_ranks_fit(const Config& config, const dist::World& world) {
+  const std::int64_t samples = config.train.global_batch_size;
+  const int ranks = world.samples().size();
+  if (samples % ranks != 0) {
+    throw UserError("train.global_batch_size: " + format_count(samples) +
+                    " samples cannot be split into equal shares for " + format_count(ranks) +
+                    " ranks; set a multiple of " + format_count(ranks) +
+                    ", or start another number of processes");
+  }
+  const auto faults = unfit_for_sequence_parallel(config.model, config.data.tokens_per_sample,
+                                                  config.distributed.sequence_parallel);
+  if (!faults.empty()) {
+    throw UserError(faults);
+  }
+}
+
+// A text shorter than one sample is a shorter sample.
+void require_parts(const Config& config, const Task& task) {
+  const std::int64_t parts = config.distributed.sequence_parallel;
+  if (parts > 1 && task.sample_length() != config.data.tokens_per_sample) {
+    throw UserError("distributed.sequence_parallel: the text for training has " +
+                    format_count(task.sample_length()) +
+                    " tokens, fewer than data.tokens_per_sample, so ranks cannot share a sample");
+  }
+}
+
+std::string difference(const std::string& first, const std::string& other) {
+  const auto config_of = [](const std::string& text) {
+    return parse_config(text, "config").config;
+  };
+  std::string keys;
+  for (const ConfigChange& change : config_changes(config_of(first), config_of(other))) {
+    keys += (keys.empty() ? "" : "; ") + change.key + " is " + change.after + " there, " +
+            change.before + " at rank 0";
+  }
+  return "has another config: " + keys + "; start all processes with the same";
 }
 
 bool validates(const Config& config) {
@@ -63,26 +99,33 @@ std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start
   return task;
 }
 
-// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %. Returns
-// whether the machine has room for a copy of them, too.
-bool require_memory(const Config& config, const Task& task, at::Device device) {
+// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %. Processes
+// on one machine share its memory. Returns whether there is room for a copy of weights and
+// optimizer, too.
+bool require_memory(const Config& config, const Task& task, at::Device device,
+                    const dist::World& world) {
   const ModelSize size = model_size(config, task.tokenizer().get());
   const std::int64_t length = task.sample_length();
   const OptimizerShape optimizer{.state_slots = state_slots(config.optimizer)};
   require_memory_for_training(config.model, size, optimizer, device);
-  const MemoryEstimate estimate =
+  const BatchLoader::Options batches_held{.global_batch_size = config.train.global_batch_size,
+                                          .micro_batch_size = micro_batch_size(config.train, world),
+                                          .shares = world.samples().size(),
+                                          .equal_rows = GraphedPass::possible(device)};
+  MemoryEstimate estimate =
       training_memory(config.model, size, optimizer,
-                      {.sequences = config.train.resolved_micro_batch_size(),
-                       .length = length,
+                      {.sequences = batches_held.micro_batch_size,
+                       .length = length / world.sequence().size(),
                        .compute = ops::scalar_type(config.train.precision),
                        .activation_checkpointing = config.train.activation_checkpointing});
+  if (config.distributed.shard_optimizer) {
+    estimate.optimizer /= world.size();
+  }
   const double needed = estimate.total() - 0.3 * estimate.activations;
-  const double batches =
-      BatchLoader::held_bytes({.global_batch_size = config.train.global_batch_size,
-                               .micro_batch_size = config.train.resolved_micro_batch_size(),
-                               .equal_rows = GraphedPass::possible(device)},
-                              task.bytes_per_sample());
-  const auto machine = ops::device_memory_bytes(at::kCPU);
+  const double batches = BatchLoader::held_bytes(batches_held, task.bytes_per_sample());
+  const int here = world.launch().local_size;
+  const std::string of_one = here == 1 ? "" : " for each of " + format_count(here) + " processes";
+  const double machine = ops::device_memory_bytes(at::kCPU) / here;
   const bool shared = device.is_cpu();  // the memory of batches and model is the same
   const double beside = shared ? needed : 0;
   if (batches + beside > machine && (batches > estimate.activations || !shared)) {
@@ -90,17 +133,27 @@ bool require_memory(const Config& config, const Task& task, at::Device device) {
                     " samples of " + format_count(length) + " tokens would take about " +
                     format_bytes(batches) + " for the tokens of the updates held ready, " +
                     format_bytes(batches + beside) + " in all, the machine has " +
-                    format_bytes(machine) + "; set a smaller global_batch_size");
+                    format_bytes(machine) + of_one + "; set a smaller global_batch_size");
   }
-  const double there = ops::device_memory_bytes(device);
+  const double there = ops::device_memory_bytes(device) / (shared ? here : 1);
   if (needed + (shared ? batches : 0) > there) {
-    throw UserError(
-        "train.micro_batch_size: " + format_count(config.train.resolved_micro_batch_size()) +
-        " sequences of " + format_count(length) + " tokens would take about " +
-        format_bytes(estimate.total()) + ", " + device.str() + " has " + format_bytes(there) +
-        "; set a smaller micro_batch_size (the result stays the same)");
+    throw UserError("train.micro_batch_size: " + format_count(batches_held.micro_batch_size) +
+                    " sequences of " + format_count(length) + " tokens would take about " +
+                    format_bytes(estimate.total()) + ", " + device.str() + " has " +
+                    format_bytes(there) + of_one +
+                    "; set a smaller micro_batch_size (the result stays the same)");
   }
   return (shared ? estimate.total() : 0) + batches + estimate.snapshot <= machine;
+}
+
+// Of each tensor; differs where any bit does, but for chance.
+std::string digest_of_weights(const TransNormer& model) {
+  std::string text;
+  for (const NamedTensor& named : named_tensors(model)) {
+    const at::Tensor bits = named.tensor.detach().contiguous().view(at::kInt);
+    text += std::to_string(bits.sum(at::kLong).item<std::int64_t>()) + ' ';
+  }
+  return text;
 }
 
 // A warm-up beyond train.steps is told when the config is read; the end of the epochs is known
@@ -143,7 +196,109 @@ void note_validation_kind(TrainingRun& run) {
   }
 }
 
+// What rank 0 has decided and prepared, or what another rank has read of that.
+struct Start {
+  RunDirectory directory;
+  StartingPoint point;
+  std::unique_ptr<Task> task;
+};
+
+// On rank 0; the caches of the data are whole then.
+Start prepare_start(const TrainRequest& request, const TrainingState& state,
+                    std::vector<std::string>& warnings) {
+  RunDirectory directory(request.run_dir);
+  for (std::string& warning : directory.warnings()) {
+    warnings.push_back(std::move(warning));
+  }
+  StartingPoint point = choose_start(request, directory);
+  std::move(point.warnings.begin(), point.warnings.end(), std::back_inserter(warnings));
+  if (point.checkpoint) {
+    const std::vector<std::string> changes = compare_settings(point, request.loaded.config, state);
+    warnings.insert(warnings.end(), changes.begin(), changes.end());
+  }
+  throw_if_stopped();
+  std::unique_ptr<Task> task = make_task(request.loaded.config, point);
+  return {std::move(directory), std::move(point), std::move(task)};
+}
+
+std::string spelled(const Start& start) {
+  return nlohmann::json{
+      {"directory", start.directory.path().string()},
+      {"checkpoint", start.point.checkpoint ? start.point.checkpoint->path().string() : ""}}
+      .dump();
+}
+
+// On any other.
+Start follow_start(const Config& config, const std::string& of_first) {
+  const auto json = nlohmann::json::parse(of_first);
+  StartingPoint point;
+  if (const std::string path = json.at("checkpoint"); !path.empty()) {
+    point.checkpoint = Checkpoint::open(path);
+  }
+  std::unique_ptr<Task> task = make_task(config, point);
+  return {RunDirectory::of_another(json.at("directory").get<std::string>()), std::move(point),
+          std::move(task)};
+}
+
+// A file of rank 0 in the run directory, which all others must see.
+class SharedMark {
+ public:
+  SharedMark(const fs::path& directory, bool writes)
+      : file_(directory / ".shared-by-all-ranks"), writes_(writes) {
+    if (writes_ && !has_entry(file_)) {
+      write_file(file_, "");
+    }
+  }
+  ~SharedMark() {
+    std::error_code ignored;
+    if (writes_) {
+      fs::remove(file_, ignored);
+    }
+  }
+  SharedMark(const SharedMark&) = delete;
+  SharedMark& operator=(const SharedMark&) = delete;
+
+  // What other machines write may take a moment to be seen.
+  [[nodiscard]] bool is_seen() const {
+    constexpr int kTries = 100;
+    for (int i = 0; i < kTries; ++i) {
+      if (has_entry(file_)) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return false;
+  }
+
+ private:
+  fs::path file_;
+  bool writes_;
+};
+
+void require_shared_files(const dist::World& world, const fs::path& directory) {
+  if (world.size() == 1) {
+    return;
+  }
+  const SharedMark mark(directory, world.is_first());
+  world.all().meet();
+  std::string fault;
+  if (!mark.is_seen()) {
+    fault = world.name() + ": what rank 0 writes into " + directory.string() +
+            " is not seen there; the run directory must be in a file system that all ranks share";
+  }
+  for (const std::string& found : world.all().gather(fault)) {
+    if (!found.empty()) {
+      throw UserError(found);
+    }
+  }
+}
+
 }  // namespace
+
+std::int64_t micro_batch_size(const TrainConfig& config, const dist::World& world) {
+  return config.micro_batch_size > 0 ? config.micro_batch_size
+                                     : config.global_batch_size / world.samples().size();
+}
 
 void start_from(TrainingRun& run, const StartingPoint& start) {
   const Checkpoint& checkpoint = *start.checkpoint;
@@ -154,6 +309,7 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
   run.state.threads = now.threads;
   run.state.device = now.device;
   run.state.build = now.build;
+  run.state.ranks = now.ranks;
   run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
   if (checkpoint.config().train.precision == Precision::fp16) {
     run.scaler.restore(run.state.loss_scale, run.state.scale_growth_count);
@@ -184,6 +340,7 @@ void start_anew(TrainingRun& run) {
   run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
   run.state = {};
   record_environment(run.state, run.device);
+  run.state.ranks = run.world.size();
   run.resumed = false;
   run.damaged.clear();
   run.origin = "started";
@@ -193,45 +350,66 @@ void start_anew(TrainingRun& run) {
   note_validation_kind(run);
 }
 
+void require_equal_weights(const TrainingRun& run) {
+  if (run.world.size() > 1) {
+    run.world.require_same(digest_of_weights(*run.model),
+                           [&run](const std::string&, const std::string&) {
+                             return "its weights at step " + format_count(run.state.step) +
+                                    " are not those of rank 0; are all machines of one kind, with "
+                                    "sound memory?";
+                           });
+  }
+}
+
 std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
-  refuse_several_processes();
+  return set_up(request, dist::alone());
+}
+
+std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& world) {
   const Config& config = request.loaded.config;
   require_what_training_reads(config);
-  const at::Device device = ops::select_device(config.train.device);
-  ops::configure_threads(config.train.threads, config.train.deterministic);
+  const at::Device device = ops::select_device(config.train.device, world.launch().local_rank);
+  ops::configure_threads(config.train.threads, config.train.deterministic,
+                         world.launch().local_size);
+  world.require_same(config_to_json(config), difference);
+  world.form_groups(config.distributed, device);
+  require_that_ranks_fit(config, world);
 
-  RunDirectory directory(request.run_dir);
-  StartingPoint start = choose_start(request, directory);
   TrainingState state;
   record_environment(state, device);
+  state.ranks = world.size();
   std::vector<std::string> warnings = request.loaded.warnings;
-  for (std::string& warning : directory.warnings()) {
-    warnings.push_back(std::move(warning));
+  std::optional<Start> start;
+  const std::string decided = world.word_of_first([&] {
+    start.emplace(prepare_start(request, state, warnings));
+    return spelled(*start);
+  });
+  if (!world.is_first()) {
+    start.emplace(follow_start(config, decided));
   }
-  std::move(start.warnings.begin(), start.warnings.end(), std::back_inserter(warnings));
-  if (start.checkpoint) {
-    const std::vector<std::string> changes = compare_settings(start, config, state);
-    warnings.insert(warnings.end(), changes.begin(), changes.end());
-  }
+  require_shared_files(world, start->directory.path());
   throw_if_stopped();
-  std::unique_ptr<Task> task = make_task(config, start);
-  throw_if_stopped();
-  const std::int64_t total = total_steps(config.train, task->samples());
+  Task& task = *start->task;
+  require_parts(config, task);
+  const std::int64_t total = total_steps(config.train, task.samples());
   warn_of_warmup(config, total, warnings);
-  const bool saves_in_background = require_memory(config, *task, device);
+  const bool saves_in_background = require_memory(config, task, device, world);
   if (!saves_in_background) {
     warnings.emplace_back(
         "the memory has no room for a copy of weights and optimizer, so training waits while a "
         "checkpoint is written");
   }
-  auto model = make_model(config, *task, device);
-  auto optimizer = make_optimizer(named_tensors(*model), config.optimizer);
+  auto model = make_model(config, task, device);
+  auto optimizer =
+      make_optimizer(named_tensors(*model), config.optimizer,
+                     config.distributed.shard_optimizer ? world.on_device() : dist::Group());
 
   auto run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,
                   .device = device,
-                  .directory = std::move(directory),
-                  .task = std::move(task),
+                  .world = world,
+                  .directory = std::move(start->directory),
+                  .task = std::move(start->task),
                   .total_steps = total,
                   .model = std::move(model),
                   .optimizer = std::move(optimizer),
@@ -239,11 +417,12 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
                   .state = std::move(state),
                   .saves_in_background = saves_in_background,
                   .warnings = std::move(warnings)});
-  if (start.checkpoint) {
-    start_from(*run, start);
+  if (start->point.checkpoint) {
+    start_from(*run, start->point);
   } else {
     start_anew(*run);
   }
+  require_equal_weights(*run);
   throw_if_stopped();
   return run;
 }

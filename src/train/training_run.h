@@ -11,6 +11,7 @@
 #include "checkpoint/run_directory.h"
 #include "checkpoint/training_state.h"
 #include "config/config.h"
+#include "dist/world.h"
 #include "model/transnormer.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
@@ -24,7 +25,8 @@ namespace transnormer {
 struct TrainingRun {
   Config config;
   at::Device device;
-  RunDirectory directory;  // locked
+  dist::World& world;
+  RunDirectory directory;  // locked; by rank 0, which alone writes there
   std::shared_ptr<const Task> task;
   std::vector<std::int64_t> unigram_counts = {};
   std::int64_t total_steps = 0;  // that training ends with
@@ -44,14 +46,24 @@ struct TrainingRun {
   std::vector<log::NoteEvent> notes = {};         // of the set-up, for scripts too
 };
 
+// Sequences that a rank passes through the model at a time.
+[[nodiscard]] std::int64_t micro_batch_size(const TrainConfig& config, const dist::World& world);
+
 // Chooses device and threads, locks the run directory, decides where to start, prepares the data,
 // makes the model. Until begin_writing() nothing of a former run is changed, but that what a killed
 // save left is put right. Throws UserError.
+// All ranks of the world call it; rank 0 locks the directory, decides and prepares the data, the
+// others wait for it and then start from the same.
+[[nodiscard]] std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& world);
+// In a world of one.
 [[nodiscard]] std::unique_ptr<TrainingRun> set_up(const TrainRequest& request);
 
 // Where set_up() begins, whatever the run holds: the saved state, or new weights and nothing done.
 // Throws UserError.
 void start_from(TrainingRun& run, const StartingPoint& start);
 void start_anew(TrainingRun& run);
+
+// Throws UserError that names a rank whose weights are not, bit for bit, those of rank 0.
+void require_equal_weights(const TrainingRun& run);
 
 }  // namespace transnormer

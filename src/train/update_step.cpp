@@ -28,15 +28,20 @@ std::int64_t count_of(const std::vector<Batch>& batches) {
 }  // namespace
 
 UpdateStep::UpdateStep(LossFunction loss, TransNormer& model, Optimizer& optimizer,
-                       LossScaler& scaler, const Options& options)
+                       LossScaler& scaler, const dist::World& world, const Options& options)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
       options_(options),
+      world_(world),
+      reduction_(world, model, optimizer, options.distributed),
       pass_(model.parameters(),
-            [&model, loss = std::move(loss)](const Tensors& batch, const ForwardContext& context,
-                                             const at::Tensor& scale) {
-              const Loss made = loss(model, batch, context, scale);
+            [this, loss = std::move(loss)](const Tensors& batch, const ForwardContext& context,
+                                           const at::Tensor& scale) {
+              const Loss made = loss(model_, batch, context, scale);
+              if (context.watcher != nullptr) {
+                reduction_.on_loss(made.output_gradient_is_made);
+              }
               made.scaled.backward();
               return made.sums;
             }) {}
@@ -48,8 +53,8 @@ at::Tensor UpdateStep::run_micro_batch(const Batch& batch, ForwardContext contex
   for (const auto& [name, tensor] : batch.tensors) {
     tensors[name] = on_device(tensor, model_.device());
   }
-  return options_.captures ? pass_.run(tensors, context, scale)
-                           : pass_.launch(tensors, context, scale);
+  const bool captures = options_.captures && context.watcher == nullptr;
+  return captures ? pass_.run(tensors, context, scale) : pass_.launch(tensors, context, scale);
 }
 
 void UpdateStep::warn_of_graph() {
@@ -59,20 +64,23 @@ void UpdateStep::warn_of_graph() {
   }
 }
 
-std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>& batches,
-                                                        std::int64_t update,
-                                                        const std::function<bool()>& should_stop) {
+std::optional<UpdateStep::Measured> UpdateStep::measure(
+    const std::vector<Batch>& batches, std::int64_t update,
+    const std::function<bool()>& should_stop, const std::function<std::vector<double>()>& wishes) {
   ForwardContext context;
   context.compute = options_.compute;
   context.training = true;
   context.activation_checkpointing = options_.activation_checkpointing;
   context.seed = options_.seed;
   context.update = update;
-  context.should_stop = should_stop ? &should_stop : nullptr;
+  context.sequence = &world_.sequence();
+  context.should_stop = should_stop && world_.size() == 1 ? &should_stop : nullptr;
 
   Measured measured;
-  measured.sums.count = count_of(batches);
-  const auto divisor = static_cast<double>(std::max<std::int64_t>(measured.sums.count, 1));
+  std::vector<double> count{static_cast<double>(count_of(batches))};
+  world_.all().sum(count);
+  measured.sums.count = static_cast<std::int64_t>(count[0]);
+  const double divisor = std::max(count[0], 1.0);
   const at::Tensor scale =
       on_device(at::scalar_tensor(scaler_.scale() / divisor, at::kFloat), model_.device());
   optimizer_.zero_gradients();
@@ -80,6 +88,10 @@ std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>
   try {
     for (const Batch& batch : batches) {
       ops::throw_if_unwanted(context.should_stop);
+      if (reduction_.is_needed() && &batch == &batches.back()) {
+        reduction_.begin(batches.size() > 1);
+        context.watcher = &reduction_;
+      }
       const at::Tensor added = run_micro_batch(batch, context, scale);
       sums = sums.defined() ? sums + added : added.clone();
     }
@@ -87,7 +99,16 @@ std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>
     return std::nullopt;
   }
   warn_of_graph();
+  reduction_.finish();
   scaler_.unscale(optimizer_.flat_gradients());
+  if (wishes) {
+    measured.wishes = wishes();
+  }
+  return reduction_.is_needed() ? in_several(std::move(measured), sums)
+                                : alone(std::move(measured), sums);
+}
+
+UpdateStep::Measured UpdateStep::alone(Measured measured, const at::Tensor& sums) const {
   measured.norms = gradient_norms(optimizer_.gradients());
   const at::Tensor figures =
       at::cat({sums, global_norm(measured.norms).view({1})}).to(at::kCPU).contiguous();
@@ -95,6 +116,21 @@ std::optional<UpdateStep::Measured> UpdateStep::measure(const std::vector<Batch>
   measured.sums.loss = figure[0];
   measured.sums.metrics.assign(figure + 1, figure + sums.numel());
   measured.grad_norm = figure[sums.numel()];
+  return measured;
+}
+
+// All that is agreed on goes in one sum.
+UpdateStep::Measured UpdateStep::in_several(Measured measured, const at::Tensor& sums) const {
+  const at::Tensor here = sums.to(at::kCPU).contiguous();
+  const auto* const sum = here.const_data_ptr<double>();
+  std::vector<double> figures(sum, sum + here.numel());
+  figures.insert(figures.end(), measured.wishes.begin(), measured.wishes.end());
+  measured.norms = reduction_.norms(figures);
+  measured.sums.loss = figures[0];
+  measured.sums.metrics.assign(figures.begin() + 1, figures.begin() + here.numel());
+  measured.wishes.assign(figures.begin() + here.numel(), figures.end());
+  measured.grad_norm = global_norm(measured.norms).item<double>();
+  measured.norms = measured.norms.to(model_.device());
   return measured;
 }
 

@@ -61,12 +61,21 @@ int processors() {
 }
 
 int allowed_processors() {
-  return limit_in_environment("OMP_THREAD_LIMIT",
-                              limit_in_environment("OMP_NUM_THREADS", processors()));
+  return processors_of_one(1);
 }
 
-int useful_threads(std::int64_t asked) {
-  const int allowed = allowed_processors();
+int processors_of_one(int processes) {
+  const int part = std::max(processors() / std::max(processes, 1), 1);
+  const char* const asked = std::getenv("OMP_NUM_THREADS");
+  const bool by_torchrun = std::getenv("TORCHELASTIC_RUN_ID") != nullptr && asked != nullptr &&
+                           std::string_view(asked) == "1";
+  return by_torchrun ? part
+                     : limit_in_environment("OMP_THREAD_LIMIT",
+                                            limit_in_environment("OMP_NUM_THREADS", part));
+}
+
+int useful_threads(std::int64_t asked, int processes) {
+  const int allowed = processors_of_one(processes);
   return asked > 0 && asked < allowed ? static_cast<int>(asked) : allowed;
 }
 

@@ -231,7 +231,7 @@ TEST_F(CheckpointTest, WithFiguresThatNoTrainingComesToIsRefused) {
       {"loss_scale", -1.5},
       {"loss_scale", nullptr},
       {"scale_growth_count", -1},
-      {"skipped_updates", 18446744073709551615U},
+      {"skipped_updates", 9223372036854775807},
       {"consecutive_skips", -1},
       {"validated_step", 7},
       {"best_step", -2},
@@ -338,6 +338,8 @@ TEST_F(CheckpointTest, OfANewerFormatIsRefusedWithBothNumbers) {
   const fs::path path = training_.save(run_, 1);
   edit_manifest(path, [](json& manifest) { manifest = {{"format", 2}, {"something", "new"}}; });
   EXPECT_THAT(opening_fault(path), AllOf(HasSubstr("format 2"), HasSubstr("format 1")));
+  edit_manifest(path, [](json& manifest) { manifest["format"] = 18446744073709551615U; });
+  EXPECT_THROW((void)read_manifest(path), NewerFormatError);
 }
 
 TEST_F(CheckpointTest, WithAForeignOrDamagedManifestIsRefused) {
@@ -348,6 +350,14 @@ TEST_F(CheckpointTest, WithAForeignOrDamagedManifestIsRefused) {
                            "tokens": 1, "files": {"../state.json": {"size": 1, "sha256": ""}}})"}) {
     write_file(path / "manifest.json", text);
     EXPECT_THAT(opening_fault(path), HasSubstr("manifest.json: ")) << text;
+  }
+  for (const std::string& name :
+       {std::string("..\0x", 4), std::string("a\nb"), std::string(500, 'x')}) {
+    write_file(path / "manifest.json", whole);
+    edit_manifest(path, [&](json& manifest) {
+      manifest["files"][name] = {{"size", 1}, {"sha256", ""}};
+    });
+    EXPECT_THAT(opening_fault(path), HasSubstr("is no name of a file in a checkpoint"));
   }
   write_file(path / "manifest.json", whole);
   for (const char* name : kFiles) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -227,10 +228,35 @@ TEST_F(Safetensors, WithImpossibleHeadersAreRefused) {
         // An overlap, and a gap.
         std::string(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                         "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})"),
-        entry("F32", "[1]", "[4, 8]")}) {
+        entry("F32", "[1]", "[4, 8]"), entry("F32", "[2]", R"({"a": 0, "b": 8})"),
+        entry("F32", "[0, 9223372036854775808]", "[0, 0]"),
+        entry("F32", "[2]", "[0, 18446744073709551615]")}) {
     EXPECT_THAT(listing_fault(file_of(header, 8)), HasSubstr("not a whole safetensors file"))
         << header;
   }
+}
+
+TEST_F(Safetensors, OfManyTensorsAreListedInTheTimeThatTheirNumberTakes) {
+  constexpr int kTensors = 100'000;  // compared with each other they would take minutes
+  std::string header;
+  for (int i = 0; i < kTensors; ++i) {
+    header += (i == 0 ? "{\"" : ",\"") + std::to_string(i) +
+              R"(": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]})";
+  }
+  put(path_, file_of(header + "}", 0));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(list_safetensors(InputFile(path_)).size(), std::size_t{kTensors});
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+}
+
+TEST_F(Safetensors, AreNamedInOneShortLine) {
+  const std::string place = R"(: {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})";
+  put(path_, file_of(R"({"a\nb)" + std::string(5000, 'x') + '"' + place, 8));
+  const std::string fault = user_error_of([&] {
+    read_safetensors(InputFile(path_), {{"a", at::zeros({2})}});
+  });
+  EXPECT_THAT(fault, HasSubstr("tensor a\\nbxx"));
+  EXPECT_LT(fault.size(), 500U);
 }
 
 TEST_F(Safetensors, ThatCannotBeWrittenLeaveNoFile) {

@@ -106,6 +106,7 @@ std::string reading_fault(const json& state) {
 TEST(TrainingState, NamesWhatIsOfAWrongType) {
   const std::vector<std::pair<std::string, json>> wrong{
       {"step", 1.5},
+      {"best_step", 18446744073709551615U},
       {"finished", 1},
       {"elapsed_s", "1"},
       {"device", 0},

@@ -58,8 +58,8 @@ TEST_F(Limits, FarMoreThreadsThanProcessorsAreWarnedOfInTrainingOnly) {
 }
 
 TEST_F(Limits, ThreadsThatTheSystemRefusesAreTold) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer needs address space without a limit";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space without a limit";
 #endif
   const Outcome outcome =
       run_with({RLIMIT_AS, std::uint64_t{2} << 30}, train("new", {"train.threads=1000"}));
@@ -70,8 +70,8 @@ TEST_F(Limits, ThreadsThatTheSystemRefusesAreTold) {
 }
 
 TEST_F(Limits, MemoryThatTheSystemRefusesIsTold) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer needs address space without a limit";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space without a limit";
 #endif
   workspace().write("large.txt", std::string(200 << 20, 'x'));
   const Outcome outcome =

@@ -41,6 +41,17 @@ TEST(JsonTree, ReportsEveryDuplicateKeyWithItsPathAndKeepsTheLast) {
   EXPECT_EQ(root.find("a")->integer, 3);
 }
 
+TEST(JsonTree, ReportsNoMoreDuplicateKeysThanAnyoneReads) {
+  std::string text = "{\"a\": 0";
+  for (int i = 0; i < 5000; ++i) {
+    text += ", \"a\": 1";
+  }
+  std::vector<Fault> faults;
+  static_cast<void>(parse_json(text + "}", "x", faults));
+  ASSERT_EQ(faults.size(), 101U);
+  EXPECT_EQ(faults.back().message, "and 4,900 more keys given twice");
+}
+
 TEST(JsonTree, GoesOnInsideAValueThatReplacesADuplicate) {
   std::vector<Fault> faults;
   const JsonNode root =
@@ -93,6 +104,8 @@ TEST(JsonTree, MessagesStayOnOneShortLine) {
   EXPECT_EQ(error.find('\n'), std::string::npos);
   EXPECT_LT(error.size(), 400U);
   EXPECT_EQ(printable("a\nb\xff", true), "\"a\\nb\xef\xbf\xbd\"");
+  EXPECT_EQ(printable("\x1b\x7f\xc2\x9b\xc2\xa7\xc3\x9b", false),
+            "\\u001b\\u007f\\u009b\xc2\xa7\xc3\x9b");
 }
 
 TEST(JsonTree, ReadsScalarsOfSets) {

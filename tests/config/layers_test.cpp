@@ -62,6 +62,16 @@ TEST(ConfigFiles, AreOfALimitedSize) {
   EXPECT_THAT(faults_of_file("/dev/zero"), ElementsAre(HasSubstr("holds more than 16.00 MiB")));
 }
 
+TEST(ConfigFiles, IncludeALimitedNumber) {
+  const TemporaryDirectory dir;
+  std::string list = "0";
+  for (int i = 0; i < 1000; ++i) {
+    list += ",0";
+  }
+  EXPECT_THAT(faults_of_file(dir.write("top", R"({"include": [)" + list + "]}")),
+              ElementsAre(HasSubstr("include: expected at most 1,000 files, got 1,001")));
+}
+
 TEST(ConfigFiles, AreNamedWithoutControlCharacters) {
   const TemporaryDirectory dir;
   dir.write("a", "{}");

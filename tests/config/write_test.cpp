@@ -47,7 +47,10 @@ constexpr const char* kDefaults = R"({
     "every": 50, "grad_stats_every": 50, "grad_histograms_every": 0, "tensorboard": true,
     "level": "info"
   },
-  "distributed": {"backend": "auto", "timeout_s": 600.0, "bucket_mb": 25.0}
+  "distributed": {
+    "backend": "auto", "timeout_s": 600.0, "bucket_mb": 25.0, "gradient_precision": "fp32",
+    "shard_optimizer": false, "sequence_parallel": 1
+  }
 })";
 
 std::string without_spaces(std::string text) {
@@ -140,7 +143,7 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
   other.validation = {1, 1, 1, 1};
   other.checkpoint = {1, 3, false, 1};
   other.log = {1, 1, 1, false, LogLevel::error};
-  other.distributed = {DistributedBackend::gloo, 1, 1};
+  other.distributed = {DistributedBackend::gloo, 1, 1, GradientPrecision::bf16, true, 2};
 
   std::map<OnResume, std::vector<std::string>> keys;
   for (const ConfigChange& change : config_changes(Config{}, other)) {
@@ -169,7 +172,10 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "log.level",
                                         "distributed.backend",
                                         "distributed.timeout_s",
-                                        "distributed.bucket_mb"};
+                                        "distributed.bucket_mb",
+                                        "distributed.gradient_precision",
+                                        "distributed.shard_optimizer",
+                                        "distributed.sequence_parallel"};
   const std::vector<std::string> warn{"optimizer.betas",        "optimizer.eps",
                                       "optimizer.lr",           "optimizer.weight_decay",
                                       "optimizer.clip_norm",    "schedule.name",
@@ -180,8 +186,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                       "train.deterministic",    "train.activation_checkpointing"};
   EXPECT_EQ(keys[OnResume::silent], silent);
   EXPECT_EQ(keys[OnResume::warn], warn);
-  // Of 79 keys, three have one choice only, so they cannot change.
-  EXPECT_EQ(keys[OnResume::refuse].size(), 79 - 3 - silent.size() - warn.size());
+  // Of 82 keys, three have one choice only, so they cannot change.
+  EXPECT_EQ(keys[OnResume::refuse].size(), 82 - 3 - silent.size() - warn.size());
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("data.train"));
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("train.global_batch_size"));
 }

@@ -149,6 +149,11 @@ TEST_F(CacheFile, RefusesFiguresThatCannotBe) {
           << place;
     }
   }
+  test::put(path_, forged(whole, 16, std::int64_t{1} << 31, 8));
+  EXPECT_NE(fault_of_opening(), "none") << "a token has 31 bits";
+  const std::size_t digests = kHeader - 64 - 328 - 4 * 64;
+  test::put(path_, forged(whole, digests, 0xFF, 1));
+  EXPECT_THAT(fault_of_opening(), HasSubstr("its header holds figures that cannot be"));
 }
 
 TEST_F(CacheFile, CutsLongUnknownWordsBetweenCharacters) {

@@ -150,6 +150,13 @@ TEST_F(Jsonl, CutsLinesOfEveryKindAfterAStep) {
   EXPECT_EQ(lines_of(path_), expected);
 }
 
+TEST_F(Jsonl, CutsLinesOfStepsBeyondAll) {
+  write_file(
+      path_,
+      "{\"step\":20}\n{\"step\":18446744073709551615}\n{\"step\":1e300}\n{\"step\":\"x\"}\n");
+  EXPECT_EQ(cut_metrics_after(path_, 20), 2);
+}
+
 TEST_F(Jsonl, CutsTornLines) {
   write_file(path_, "{\"step\": 1}\n{\"step\": \n{\"step\": 2}\n{\"step\": 2, \"lo");
   EXPECT_EQ(cut_metrics_after(path_, 5), 2);

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -9,6 +11,7 @@
 
 #include "log/events.h"
 #include "log/tensorboard_format.h"
+#include "util/file.h"
 #include "util/python.h"
 #include "util/temporary_directory.h"
 
@@ -116,6 +119,21 @@ TEST_F(Tensorboard, DropsWhatAResumeCutAway) {
   EXPECT_EQ(found["scalars"]["train/loss"], json({{10, 5.0}, {20, 4.0}, {30, 2.0}}));
   EXPECT_EQ(found["scalars"]["valid/loss"], json({{20, 4.0}}));
   EXPECT_EQ(found["events"].size(), 2U);
+}
+
+TEST_F(Tensorboard, ANewFileComesLastWhateverOthersAreCalled) {
+  const std::string later = "events.out.tfevents.9000000000.host.1";
+  for (const std::string& name :
+       {later, std::string("events.out.tfevents.9223372036854775807.host.1"),
+        std::string("events.out.tfevents.99999999999999.host"),
+        std::string("events.out.tfevents.-99999999999999999999")}) {
+    write_file(directory_ / name, "");
+  }
+  (void)make_tensorboard_sink(directory_.path(), 0);
+  EXPECT_TRUE(std::ranges::any_of(
+      std::filesystem::directory_iterator(directory_.path()), [&](const auto& entry) {
+        return entry.path().filename().string().starts_with("events.out.tfevents.9000000001.");
+      }));
 }
 
 TEST_F(Tensorboard, AFileWhoseDirectoryWasRemovedIsMadeAgainWithItsVersion) {

@@ -160,7 +160,7 @@ TEST(CudaEmulation, NormsOfAnyTypes) {
 }
 
 kernels::Mask some_mask(double p) {
-  return kernel_mask({0x123456789ABCDEF, 77, 5, 2, (1LL << 32) - 2}, p, 0, 0);
+  return kernel_mask({0x123456789ABCDEF, 77, 5, 2, (1LL << 32) - 2}, p, 0, 6);
 }
 
 TEST(CudaEmulation, ResidualSumsWithDropoutAndNorm) {
@@ -334,6 +334,9 @@ TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
       const Given d_out{normal(out_sizes, 2)};
       const Given state = wide(normal({kBatch * kHeads, key_dim, value_dim}, 3));
       const Given d_theta = wide(at::ones({kBatch * kHeads, key_dim / 2}, at::kDouble));
+      const Given behind = wide(normal({kBatch * kHeads, key_dim, value_dim}, 4));
+      const kernels::OuterSums outer{state.x.const_data_ptr<float>(),
+                                     behind.x.const_data_ptr<float>()};
       const kernels::LinearAttention shape{.first = 0,
                                            .last = kBatch * kHeads,
                                            .time = time,
@@ -347,13 +350,19 @@ TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
                                            .lrpe = lrpe};
       expect_like_cpu(
           "linear attention over " + std::to_string(time), {joint.given(1), d_out},
-          {blank(out_sizes), blank(out_sizes), joint.blank_like(), state, d_theta},
+          {blank(out_sizes), blank(out_sizes), joint.blank_like(), state, d_theta, state,
+           joint.blank_like(), d_theta},
           [&](const Kernels& set, const Tensors& t, const Tensors& y) {
             const kernels::In q = in(t[0]), k = in(t[0], joint.k), v = in(t[0], joint.v);
             set.linear_attention(shape, q, k, v, out(y[0]), nullptr);
             set.linear_attention(shape, q, k, v, out(y[1]), y[3].mutable_data_ptr<float>());
             set.linear_attention_backward(shape, q, k, v, in(t[1]), out(y[2]), out(y[2], joint.k),
-                                          out(y[2], joint.v), y[4].mutable_data_ptr<double>());
+                                          out(y[2], joint.v), y[4].mutable_data_ptr<double>(), {});
+            const kernels::Out unwanted{nullptr, element_type(t[0])};
+            set.linear_attention(shape, {}, k, v, unwanted, y[5].mutable_data_ptr<float>());
+            set.linear_attention_backward(shape, q, k, v, in(t[1]), out(y[6]), out(y[6], joint.k),
+                                          out(y[6], joint.v), y[7].mutable_data_ptr<double>(),
+                                          outer);
           });
     }
   }

@@ -88,6 +88,20 @@ TEST(Dropout, DoesNotDependOnTheSplitIntoMicroBatches) {
   EXPECT_TRUE(at::equal(whole.slice(0, 4), dropout(x.slice(0, 4), 0.2, later)));
 }
 
+// Rows that are no multiple of four, so that parts begin inside a group of the generator.
+TEST(Dropout, OfAPartOfASampleIsThatOfItsPlaceInTheWhole) {
+  const at::Tensor x = normal({3, 12, 7}, 1);
+  for (const auto type : {at::kFloat, at::kDouble}) {  // by kernels and by tensor operations
+    const at::Tensor whole = dropout(x.to(type), 0.3, kKey);
+    for (std::int64_t first = 0; first < 12; first += 3) {
+      DropoutKey key = kKey;
+      key.first_element = first * 7;
+      const at::Tensor part = x.slice(1, first, first + 3).to(type);
+      EXPECT_TRUE(at::equal(dropout(part, 0.3, key), whole.slice(1, first, first + 3)));
+    }
+  }
+}
+
 TEST(Dropout, ScalesWhatItKeepsAndItsGradientByTheSameMask) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
     // Longer than one stretch of a thread, and no multiple of a vector.

@@ -106,7 +106,7 @@ TEST_P(KernelsOf, LinearAttentionIsFilledAlike) {
     const kernels::LinearAttention shape{0, 2, 70, 2, 13, 13, scratch.data()};
     k.linear_attention(shape, in(a), in(b), in(c), out(o[0]), nullptr);
     k.linear_attention_backward(shape, in(a), in(b), in(c), in(d), out(o[1]), out(o[2]), out(o[3]),
-                                nullptr);
+                                nullptr, {});
   });
 }
 
@@ -251,7 +251,7 @@ TEST_P(KernelsOf, PassOnWhatIsNotANumber) {
       k.linear_attention(linear, pick(0, a), pick(1, b), pick(2, c), out(y), nullptr);
       expect_passed(y, "linear attention");
       k.linear_attention_backward(linear, in(a), pick(0, b), pick(1, c), pick(2, d), out(y),
-                                  out(y2), out(y3), nullptr);
+                                  out(y2), out(y3), nullptr, {});
       expect_passed(y, "linear attention backward");
     }
     const Scratch for_blocks(kernels::block_attention_scratch(33, 13));

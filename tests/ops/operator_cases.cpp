@@ -19,6 +19,7 @@
 #include "ops/norm.h"
 #include "ops/reference.h"
 #include "ops/residual.h"
+#include "ops/trust/mirrored_group.h"
 #include "ops/weights/embedding.h"
 #include "ops/weights/linear.h"
 
@@ -26,7 +27,7 @@ namespace transnormer::ops {
 namespace {
 
 constexpr double kEps = 1e-6;
-const DropoutKey kKey{0x123456789ABCDEF, 1LL << 33, 5, 2, (1LL << 32) - 2};
+const DropoutKey kKey{0x123456789ABCDEF, 1LL << 33, 5, 2, (1LL << 32) - 2, 6};
 
 using Cases = std::vector<OperatorCase>;
 
@@ -100,11 +101,11 @@ at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const a
                 ? weights.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1)
                 : weights.masked_fill(hidden, 0).relu();
   if (options.dropout > 0) {
-    // Of a sample: [heads, time, place in the block].
-    const at::Tensor mask = dropout_mask(q.size(0), q.size(2) * time * block, options.dropout,
-                                         options.dropout_key, at::kCPU)
-                                .view({q.size(0), q.size(2), time, block})
-                                .to(at::kDouble);
+    // Of a sample: [time, heads, place in the block].
+    const at::Tensor mask = by_head(dropout_mask(q.size(0), q.size(2) * time * block,
+                                                 options.dropout, options.dropout_key, at::kCPU)
+                                        .view({q.size(0), time, q.size(2), block})
+                                        .to(at::kDouble));
     weights = weights * mask.index_select(-1, number.remainder(block));
   }
   return by_head(at::matmul(weights, by_head(v)));
@@ -274,11 +275,20 @@ void add_lrpe(Cases& cases) {
   }
 }
 
+// That of the middle one of three parts that are alike; the last one has its gradient of the
+// output, which reaches keys and values before it.
+at::Tensor middle_part_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto whole = [](const at::Tensor& x) { return at::cat({x.detach(), x, x.detach()}, 1); };
+  const Tensors out = quadratic_linear_attention(whole(q), whole(k), whole(v)).chunk(3, 1);
+  return out[1] + out[2] - out[2].detach();
+}
+
 void add_linear_attention(Cases& cases) {
   for (const auto& [time, value_dim] : {std::pair{1, 17}, std::pair{63, 17}, std::pair{64, 24},
                                         std::pair{65, 70}, std::pair{200, 17}}) {
+    const Tensors heads{heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, value_dim, 3)};
     cases.push_back({"linear attention over " + std::to_string(time),
-                     {heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, value_dim, 3)},
+                     heads,
                      {},
                      [](const Tensors& a, const Tensors&, at::ScalarType) {
                        return linear_attention(a[0], a[1], a[2]);
@@ -286,6 +296,15 @@ void add_linear_attention(Cases& cases) {
                      [](const Tensors& a, const Tensors&) {
                        return quadratic_linear_attention(a[0], a[1], a[2]);
                      }});
+    cases.push_back(
+        {"linear attention with ranks before and behind, over " + std::to_string(time),
+         heads,
+         {},
+         [](const Tensors& a, const Tensors&, at::ScalarType) {
+           static const dist::Group group = mirrored_group();
+           return linear_attention(a[0], a[1], a[2], {.sequence = &group});
+         },
+         [](const Tensors& a, const Tensors&) { return middle_part_attention(a[0], a[1], a[2]); }});
   }
 }
 

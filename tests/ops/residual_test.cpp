@@ -127,6 +127,22 @@ TEST_P(Residual, AMissingGradientCountsAsZero) {
   EXPECT_LT(distance(d.grad(), sum(zeros, values(g_stream))), unit);
 }
 
+TEST_P(Residual, OfAPartOfASampleIsThatOfItsPlaceInTheWhole) {
+  const auto run = [&](std::int64_t first, const Drop& dropped) {
+    const auto part = [first](const at::Tensor& of) { return leaf(of.slice(1, first)); };
+    const at::Tensor b = part(y);
+    const auto made = residual_srms_norm(part(x), b, dropped, kEps, type);
+    torch::autograd::backward({made.stream}, {part(g_stream)});
+    return std::vector<at::Tensor>{made.stream.detach(), made.normed.detach(), b.grad()};
+  };
+  Drop later = drop;
+  later.key.first_element = 2 * dim;
+  const std::vector<at::Tensor> whole = run(0, drop), found = run(2, later);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(at::equal(found[i], whole[i].slice(1, 2))) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Residual,
                          testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
                                           testing::Values(1, 13, 64, 130),

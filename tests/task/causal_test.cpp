@@ -45,6 +45,28 @@ TEST(CausalTask, MaskedRowsAddNothingToLossOrGradients) {
   }
 }
 
+TEST(CausalTask, PartsOfABatchHoldNeighbouringTokensAndCountTheirTargets) {
+  const auto task = test::counting_task(18, 4);
+  const Batch whole = task->make_batch(std::array<std::int64_t, 2>{1, 4}, 3, 3);
+  EXPECT_TRUE(
+      at::equal(task->part_of(whole, 0, 1).tensors.at("inputs"), whole.tensors.at("inputs")));
+  std::int64_t count = 0;
+  for (int part = 0; part < 2; ++part) {
+    const Batch found = task->part_of(whole, part, 2);
+    EXPECT_EQ(found.first_position, 3);
+    EXPECT_EQ(found.samples, 2);
+    for (const char* name : {"inputs", "targets"}) {
+      EXPECT_TRUE(at::equal(found.tensors.at(name),
+                            whole.tensors.at(name).slice(1, 2 * part, 2 * part + 2)));
+      EXPECT_TRUE(found.tensors.at(name).is_contiguous());
+    }
+    EXPECT_EQ(found.count, part == 0 ? 4 : 2);
+    count += found.count;
+  }
+  EXPECT_EQ(count, whole.count);
+  EXPECT_THROW((void)task->part_of(whole, 0, 3), c10::Error);
+}
+
 TEST(CausalTask, ReportsMeanLossAndPerplexityAndTakesTheLowerLossForTheBetterOne) {
   const auto task = test::counting_task(18, 4);
   const Report report = task->report({.loss = 12, .count = 6});

@@ -88,7 +88,7 @@ TEST(WordTokenizer, RefusesFaultyDictionariesByLine) {
   EXPECT_EQ(fault_of("a 1\nb\n"), "dict.txt: line 2: expected \"word count\", found \"b\"");
   EXPECT_THAT(fault_of("a 1\n\nb 1\n"), HasSubstr("dict.txt: line 2: expected"));
   EXPECT_THAT(fault_of("a 1\nb -1\n"), HasSubstr("line 2"));
-  EXPECT_THAT(fault_of("a 1\r\n"), HasSubstr("line 1: expected \"word count\", found \"a 1?\""));
+  EXPECT_THAT(fault_of("a 1\r\n"), HasSubstr("line 1: expected \"word count\", found \"a 1\\r\""));
   EXPECT_THAT(fault_of("a b 1\n"), HasSubstr("line 1"));
   EXPECT_THAT(fault_of(" 1\n"), HasSubstr("line 1"));
   EXPECT_EQ(fault_of("a 1\nb 1\na 2\n"), "dict.txt: line 3: the word \"a\" is already on line 1");

@@ -74,7 +74,7 @@ Trained train_on(at::Device device, const ModelConfig& config, at::ScalarType co
   const auto optimizer = make_optimizer(named_tensors(*trained.model), {});
   LossScaler scaler(compute == at::kHalf);
   UpdateStep step(
-      causal_loss, *trained.model, *optimizer, scaler,
+      causal_loss, *trained.model, *optimizer, scaler, dist::alone(),
       {.compute = compute, .seed = 5, .clip_norm = 0.5, .captures = passes == Passes::captured});
   TrainingState state;
   const std::vector<Batch> batches = make_update();

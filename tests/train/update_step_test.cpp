@@ -66,7 +66,7 @@ struct Trained {
       : model(make_model(dropout)),
         optimizer(make_optimizer(named_tensors(*model), {})),
         scaler(false),
-        step(causal_loss, *model, *optimizer, scaler, options) {}
+        step(causal_loss, *model, *optimizer, scaler, dist::alone(), options) {}
 
   [[nodiscard]] std::vector<at::Tensor> gradients() const { return optimizer->gradients(); }
 

@@ -20,7 +20,7 @@ TEST(Memory, OfTheProcessIsLessThanTheMachines) {
 
 TEST(Memory, OfTheMachineIsNoMoreThanTheProcessMayTake) {
   const std::int64_t before = machine_memory_bytes();
-#if defined(__SANITIZE_ADDRESS__)  // which takes more addresses than any machine has memory
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // more than any machine has
   const std::vector resources{RLIMIT_DATA};
 #else
   const std::vector resources{RLIMIT_AS, RLIMIT_DATA};

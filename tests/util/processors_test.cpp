@@ -56,8 +56,8 @@ TEST(UsefulThreads, AreNoMoreThanAllowed) {
 
 TEST(RequiredThreads, AreRefusedInOneLineWhereTheSystemDoesNotGrantThem) {
   EXPECT_NO_THROW(require_threads(3));
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer needs address space without a limit";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space without a limit";
 #endif
   EXPECT_EQ(test::status_of_child([] {
               const struct rlimit few { .rlim_cur = 300 << 20, .rlim_max = 300 << 20 };

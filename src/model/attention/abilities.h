@@ -5,9 +5,10 @@ namespace transnormer {
 
 // A constant of its settings, kAbilities.
 struct Abilities {
-  bool causal = true;         // a token sees nothing behind it
-  bool bidirectional = true;  // a token sees all of its sequence
-  bool decodes = true;        // goes on from a state, token by token
+  bool causal = true;              // a token sees nothing behind it
+  bool bidirectional = true;       // a token sees all of its sequence
+  bool decodes = true;             // goes on from a state, token by token
+  bool sequence_parallel = false;  // works where each rank has a part of the sequence
 };
 
 }  // namespace transnormer

@@ -36,6 +36,8 @@ class DiagAttention : public ProjectedAttention {
     const ops::Encoding encoded =
         encoding(context, context.positions.defined() ? 0 : config_.block);
     if (state == nullptr) {
+      TORCH_CHECK(!context.shares_sequences() || q.size(1) % config_.block == 0,
+                  "diag: a rank's part of a sequence must be made of whole blocks");
       return whole_blocks(q, k, v, context, encoded);
     }
     return go_on(ops::encode(q, encoded), ops::encode(k, encoded), v, context,
@@ -53,7 +55,8 @@ class DiagAttention : public ProjectedAttention {
          .block = config_.block,
          .scale = scale_,
          .dropout = context.training ? settings().dropout : 0,
-         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights),
+         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights,
+                                            settings().heads * config_.block),
          .encoding = encoded,
          .visibility = context.visibility});
   }

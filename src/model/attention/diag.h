@@ -16,13 +16,15 @@ struct AttentionSettings;
 struct DiagAttentionConfig {
   static constexpr const char* kName = "diag";
   static constexpr const char* kHelp = "Attention inside non-overlapping blocks (DiagAttention)";
-  static constexpr Abilities kAbilities{};
+  static constexpr Abilities kAbilities{.sequence_parallel = true};
 
   ScoreKind score = ScoreKind::softmax;
   std::int64_t block = 64;
   NormKind output_norm = NormKind::none;
 
   void visit(FieldVisitor& visitor);
+  // Parts of a sequence are made of whole blocks.
+  [[nodiscard]] std::int64_t part_multiple() const { return block; }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const DiagAttentionConfig&) const = default;
 };

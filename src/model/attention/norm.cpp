@@ -45,8 +45,9 @@ class NormAttention : public ProjectedAttention {
     ops::Encoding encoded = encoding(context);
     encoded.feature = config_.kernel;
     if (state == nullptr) {
-      return ops::linear_attention(q, k, v,
-                                   {.encoding = encoded, .visibility = context.visibility});
+      return ops::linear_attention(
+          q, k, v,
+          {.encoding = encoded, .visibility = context.visibility, .sequence = context.sequence});
     }
     return ops::linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum, encoded);
   }

@@ -16,7 +16,7 @@ struct NormAttentionConfig {
   static constexpr const char* kName = "norm";
   static constexpr const char* kHelp =
       "Linear attention without a denominator, its output normalised (NormAttention)";
-  static constexpr Abilities kAbilities{};
+  static constexpr Abilities kAbilities{.sequence_parallel = true};
 
   FeatureMap kernel = FeatureMap::elu1;
   NormKind output_norm = NormKind::srms;

@@ -103,6 +103,39 @@ std::vector<std::string> unfit_attentions(const ModelConfig& config) {
   return faults;
 }
 
+std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,
+                                                     std::int64_t tokens_per_sample,
+                                                     std::int64_t ranks) {
+  if (ranks == 1) {
+    return {};
+  }
+  const std::string key = "distributed.sequence_parallel";
+  std::vector<std::string> faults;
+  if (!config.causal) {
+    faults.push_back(key + ": expected 1 where model.causal is false, got " +
+                     std::to_string(ranks));
+  }
+  if (tokens_per_sample % ranks != 0) {
+    faults.push_back(key + ": expected a divisor of data.tokens_per_sample (" +
+                     std::to_string(tokens_per_sample) + "), got " + std::to_string(ranks));
+  }
+  for (const Used& used : used_attentions(config)) {
+    const AttentionKind& kind = kinds().at(used.config->name());
+    const std::int64_t multiple = kind.part_multiple(*used.config);
+    if (!kind.abilities.sequence_parallel) {
+      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
+                       "\" cannot be shared by ranks; set " + key + " to 1, or choose one of " +
+                       those_with(&Abilities::sequence_parallel));
+    } else if (tokens_per_sample % ranks == 0 && tokens_per_sample / ranks % multiple != 0) {
+      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
+                       "\" needs parts of a multiple of " + std::to_string(multiple) +
+                       " tokens; data.tokens_per_sample over " + key + " is " +
+                       std::to_string(tokens_per_sample / ranks));
+    }
+  }
+  return faults;
+}
+
 void require_decoding(const ModelConfig& config) {
   std::vector<std::string> faults;
   if (!config.causal) {

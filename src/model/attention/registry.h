@@ -2,6 +2,7 @@
 // (SettingsOf, config/union.h) with
 //   static constexpr Abilities kAbilities;
 //   std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
+//   std::int64_t part_multiple() const;  // where a part of a sequence is not of any length
 // (or, if it is a block of its own: std::shared_ptr<Block> make(const BlockSettings&) const), the
 // module, and at the end
 //   [[maybe_unused]] const bool kAdded = add_attention<MyAttentionConfig>();
@@ -29,6 +30,8 @@ struct AttentionKind {
   std::function<std::shared_ptr<Attention>(const AttentionConfig&, const AttentionSettings&)> make;
   // Empty where AttentionThenFfn is its block.
   std::function<std::shared_ptr<Block>(const AttentionConfig&, const BlockSettings&)> make_block;
+  // Of what the tokens of a rank's part of a sequence must be a multiple.
+  std::function<std::int64_t(const AttentionConfig&)> part_multiple;
 };
 
 void add_kind(const std::string& name, AttentionKind kind);
@@ -36,7 +39,15 @@ void add_kind(const std::string& name, AttentionKind kind);
 // True, so that it can initialise a variable before main().
 template <class S>
 bool add_attention() {
-  AttentionKind kind{.abilities = S::kAbilities, .make = {}, .make_block = {}};
+  AttentionKind kind{.abilities = S::kAbilities,
+                     .make = {},
+                     .make_block = {},
+                     .part_multiple = [](const AttentionConfig&) { return std::int64_t{1}; }};
+  if constexpr (requires(const S& s) { s.part_multiple(); }) {
+    kind.part_multiple = [](const AttentionConfig& config) {
+      return config.get<S>().part_multiple();
+    };
+  }
   if constexpr (requires(const S& s, const AttentionSettings& settings) { s.make(settings); }) {
     kind.make = [](const AttentionConfig& config, const AttentionSettings& settings) {
       return config.get<S>().make(settings);
@@ -66,6 +77,11 @@ bool add_attention() {
 
 // One line for each of the model's attentions that cannot be what model.causal asks for.
 [[nodiscard]] std::vector<std::string> unfit_attentions(const ModelConfig& config);
+
+// One line for each reason why so many ranks cannot share each sequence; none for one rank.
+[[nodiscard]] std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,
+                                                                   std::int64_t tokens_per_sample,
+                                                                   std::int64_t ranks);
 
 // Throws UserError where a layer's attention cannot go on from a state, or the model is not causal.
 void require_decoding(const ModelConfig& config);

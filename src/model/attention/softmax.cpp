@@ -47,7 +47,8 @@ class SoftmaxAttention : public ProjectedAttention {
            .block = 0,
            .scale = scale_,
            .dropout = context.training ? settings().dropout : 0,
-           .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights),
+           .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights,
+                                              settings().heads * q.size(1)),
            .encoding = encoded,
            .visibility = context.visibility});
     }

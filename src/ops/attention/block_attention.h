@@ -31,7 +31,7 @@ struct BlockAttentionOptions {
 // multiple of that; where rows are gathered (padding or segments) it has no effect.
 //
 // Dropout's masks are functions of a weight's number in its sample: with plain visibility
-// (head * time + t) * block + s, s counted in the block; else (head * 2^24 + t) * 2^24 + s, both
+// (t * heads + head) * block + s, s counted in the block; else (head * 2^24 + t) * 2^24 + s, both
 // counted over the sample's real tokens, so that padding does not change them.
 [[nodiscard]] at::Tensor block_attention(const at::Tensor& q, const at::Tensor& k,
                                          const at::Tensor& v, const BlockAttentionOptions& options);

@@ -75,7 +75,7 @@ class Tiles {
                            : at::arange(blocks_ * length_, integers).view({1, 1, blocks_, length_});
     const at::Tensor query = number.slice(3, first, last).unsqueeze(-1);
     const at::Tensor element = options_.visibility.plain() && tokens_ == nullptr
-                                   ? (head * time_ + query) * width_ + keys
+                                   ? (query * heads_ + head) * width_ + keys
                                    : (head * kMostTokens + query) * kMostTokens +
                                          number.index_select(3, keys).unsqueeze(3);
     return dropout_mask_of(

@@ -9,6 +9,7 @@
 #include "ops/attention/attention_operands.h"
 #include "ops/attention/groups.h"
 #include "ops/attention/linear_attention_tensor.h"
+#include "ops/attention/sequence_sums.h"
 #include "ops/kernels/step.h"
 #include "ops/runtime/carry.h"
 #include "ops/runtime/cuda_library.h"
@@ -24,10 +25,11 @@ using torch::autograd::variable_list;
 
 // What a kernel's passes share beside the operands.
 struct Shared {
-  Shared(const Encoding& encoding, std::int64_t time)
-      : feature(feature_of(encoding)), lrpe(table_of(encoding, time)) {}
+  Shared(const Encoding& encoding, std::int64_t time, const dist::Group* group = nullptr)
+      : feature(feature_of(encoding)), lrpe(table_of(encoding, time)), sequence(group) {}
   kernels::Feature feature;
   LrpeTable lrpe;
+  const dist::Group* sequence;  // null: the sequences are whole
 };
 
 kernels::LinearAttention shape_of(const AttentionOperands& x, const Shared& shared) {
@@ -94,6 +96,19 @@ at::Tensor kernel_forward(const AttentionOperands& x, const at::Tensor& state,
   return y;
 }
 
+// The sum of a b^T over all times: of keys and values, or of queries and gradients of the output.
+// strides: from one time's row of each to the next, 0 where dense.
+at::Tensor kernel_sum(kernels::LinearAttention shape, const at::Tensor& a, std::int64_t a_stride,
+                      const at::Tensor& b, std::int64_t b_stride) {
+  shape.strides = {.q = 0, .k = a_stride, .v = b_stride};
+  const at::Tensor sum = at::zeros({a.size(0), shape.heads, shape.key_dim, shape.value_dim},
+                                   a.options().dtype(at::kFloat));
+  for_heads(a, shape, [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
+    set.linear_attention(part, {}, in(a), in(b), {}, sum.mutable_data_ptr<float>());
+  });
+  return sum;
+}
+
 // One time on a CPU.
 at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, const Shared& shared) {
   const at::Tensor y = at::empty(x.v.sizes(), x.v.options());
@@ -114,13 +129,44 @@ at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, con
   return y;
 }
 
+// A copy of the sum to start from, which the forward passes bring up to date; or undefined.
+at::Tensor start_from(const at::Tensor& before) {
+  return before.defined() ? before.clone() : before;
+}
+
+// q, k, v, and where the sequences are shared the sum before them.
+variable_list kept(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                   const at::Tensor& before) {
+  variable_list all{q, k, v};
+  if (before.defined()) {
+    all.push_back(before);
+  }
+  return all;
+}
+
+at::Tensor kept_before(const variable_list& saved) {
+  return saved.size() > 3 ? saved[3] : at::Tensor();
+}
+
+const float* data_of(const at::Tensor& sum) {
+  return sum.defined() ? sum.const_data_ptr<float>() : nullptr;
+}
+
 // By a kernel, which encodes on the fly.
 struct EncodedLinearAttention : torch::autograd::Function<EncodedLinearAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const std::optional<at::Tensor>& /*theta*/,
-                            const Encoding& encoding) {
-    context->save_for_backward({q, k, v});
-    return kernel_forward({q, k, v}, {}, carry(context, Shared(encoding, q.size(1))));
+                            const Encoding& encoding, const dist::Group* sequence) {
+    const auto& shared = carry(context, Shared(encoding, q.size(1), sequence));
+    const AttentionOperands x(q, k, v);
+    at::Tensor before;
+    if (sequence != nullptr) {
+      const kernels::LinearAttention shape = shape_of(x, shared);
+      before = sums_of_ranks_before(*sequence,
+                                    kernel_sum(shape, x.k, shape.strides.k, x.v, shape.strides.v));
+    }
+    context->save_for_backward(kept(q, k, v, before));
+    return kernel_forward(x, start_from(before), shared);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -134,26 +180,43 @@ struct EncodedLinearAttention : torch::autograd::Function<EncodedLinearAttention
     const ThetaGradient d_theta(x.q, !shared.lrpe.empty());
     kernels::LinearAttention shape = shape_of(x, shared);
     shape.gradient_strides = d.strides();
+    const at::Tensor before = kept_before(saved);
+    at::Tensor behind;
+    if (shared.sequence != nullptr) {
+      behind = sums_of_ranks_behind(*shared.sequence,
+                                    kernel_sum(shape, x.q, shape.strides.q, gradient, 0));
+    }
     for_heads(x.q, shape, [&](const kernels::Kernels& set, const kernels::LinearAttention& part) {
       set.linear_attention_backward(part, in(x.q), in(x.k), in(x.v), in(gradient), out(d.q),
-                                    out(d.k), out(d.v), d_theta.data());
+                                    out(d.k), out(d.v), d_theta.data(),
+                                    {data_of(before), data_of(behind)});
     });
-    return {d.q, d.k.to(saved[1].scalar_type()), d.v.to(saved[2].scalar_type()), d_theta.sum(), {}};
+    return {d.q, d.k.to(saved[1].scalar_type()), d.v.to(saved[2].scalar_type()), d_theta.sum(), {},
+            {}};
   }
 };
 
 // By tensor operations, of operands that are encoded already.
 struct LinearAttention : torch::autograd::Function<LinearAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v) {
-    context->save_for_backward({q, k, v});
-    return chunked_forward(q, k, v, {});
+                            const at::Tensor& v, const dist::Group* sequence) {
+    carry(context, sequence);
+    const at::Tensor before =
+        sequence != nullptr ? sums_of_ranks_before(*sequence, sum_of_times(k, v)) : at::Tensor();
+    context->save_for_backward(kept(q, k, v, before));
+    return chunked_forward(q, k, v, start_from(before));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    LinearAttentionGradients d = chunked_backward(saved[0], saved[1], saved[2], gradients[0]);
-    return {d.q, d.k, d.v};
+    const auto* const sequence = carried<const dist::Group*>(context);
+    SumsAround around{.before = kept_before(saved)};
+    if (sequence != nullptr) {
+      around.behind = sums_of_ranks_behind(*sequence, sum_of_times(saved[0], gradients[0]));
+    }
+    LinearAttentionGradients d =
+        chunked_backward(saved[0], saved[1], saved[2], gradients[0], around);
+    return {d.q, d.k, d.v, {}};
   }
 };
 
@@ -173,12 +236,14 @@ struct BidirectionalLinearAttention : torch::autograd::Function<BidirectionalLin
 
 // Of operands that are encoded already. Values behind a row's last token must be zero: what keys
 // stand there does not matter then.
-at::Tensor of_rows(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
+at::Tensor of_rows(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                   const dist::Group* sequence) {
   if (!causal) {
     return BidirectionalLinearAttention::apply(q, k, v);
   }
-  return kernel_fits(q, v, {}) ? EncodedLinearAttention::apply(q, k, v, std::nullopt, Encoding{})
-                               : LinearAttention::apply(q, k, v);
+  return kernel_fits(q, v, {})
+             ? EncodedLinearAttention::apply(q, k, v, std::nullopt, Encoding{}, sequence)
+             : LinearAttention::apply(q, k, v, sequence);
 }
 
 }  // namespace
@@ -187,17 +252,22 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const LinearAttentionOptions& options) {
   const Encoding& encoding = options.encoding;
   const Visibility& visibility = options.visibility;
+  const bool is_shared = options.sequence != nullptr && options.sequence->size() > 1;
+  const dist::Group* const sequence = is_shared ? options.sequence : nullptr;
+  TORCH_CHECK(
+      sequence == nullptr || visibility.plain(),
+      "linear attention: sequences on several ranks are causal, without padding and segments");
   if (visibility.plain() && kernel_fits(q, v, encoding)) {
-    return EncodedLinearAttention::apply(q, k, v, theta_of(encoding), encoding);
+    return EncodedLinearAttention::apply(q, k, v, theta_of(encoding), encoding, sequence);
   }
   if (visibility.whole_rows()) {
-    return of_rows(encode(q, encoding), encode(k, encoding), v, visibility.causal);
+    return of_rows(encode(q, encoding), encode(k, encoding), v, visibility.causal, sequence);
   }
   const Groups groups(visibility, q.size(0), q.size(1), 0, q.device());
   return by_groups(
       groups, q, k, v, encoding,
       [&](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-          const RowsOfTokens&) { return of_rows(query, key, value, visibility.causal); });
+          const RowsOfTokens&) { return of_rows(query, key, value, visibility.causal, nullptr); });
 }
 
 at::Tensor linear_attention_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

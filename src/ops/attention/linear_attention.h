@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "dist/group.h"
 #include "ops/attention/encoding.h"
 #include "ops/attention/visibility.h"
 
@@ -12,6 +13,9 @@ namespace transnormer::ops {
 struct LinearAttentionOptions {
   Encoding encoding{};  // of q and k
   Visibility visibility{};
+  // Whose ranks hold the sequences, each a neighbouring part of the same length; null: they are
+  // whole. It must live until the backward pass has gone; all ranks go through both passes.
+  const dist::Group* sequence = nullptr;
 };
 
 // q, k: [batch, time, heads, key_dim]; v: [batch, time, heads, value_dim]; any time >= 1. q and k
@@ -23,7 +27,8 @@ struct LinearAttentionOptions {
 // of a joint projection: see ops/attention/joint.h); then nothing is copied, and the gradients are
 // the parts of one tensor too. The backward pass keeps q, k, v (and the table of rotations) only
 // and makes the states again. Elsewhere padding is left out and segments become rows
-// (ops/attention/groups.h).
+// (ops/attention/groups.h). Sequences on several ranks (ops/attention/sequence_sums.h) are for
+// plain visibility.
 [[nodiscard]] at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v,
                                           const LinearAttentionOptions& options = {});

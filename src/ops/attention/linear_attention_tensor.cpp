@@ -78,13 +78,20 @@ at::Tensor chunked_forward(const at::Tensor& q, const at::Tensor& k, const at::T
 }
 
 LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor& k,
-                                          const at::Tensor& v, const at::Tensor& d_out) {
+                                          const at::Tensor& v, const at::Tensor& d_out,
+                                          const SumsAround& around) {
   const at::Tensor query = chunks(q);
   const at::Tensor key = chunks(k);
   const at::Tensor value = chunks(v);
   const at::Tensor gradient = chunks(d_out);
-  const at::Tensor before = sums_before(at::matmul(key.mT(), value));
-  const at::Tensor after = sums_after(at::matmul(query.mT(), gradient));
+  at::Tensor before = sums_before(at::matmul(key.mT(), value));
+  at::Tensor after = sums_after(at::matmul(query.mT(), gradient));
+  if (around.before.defined()) {
+    before += around.before.unsqueeze(2);
+  }
+  if (around.behind.defined()) {
+    after += around.behind.unsqueeze(2);
+  }
   const at::Tensor scores = at::matmul(query, key.mT()).tril();
   const at::Tensor d_scores = at::matmul(gradient, value.mT()).tril();
   const at::Tensor d_q = at::matmul(gradient, before.mT()) + at::matmul(d_scores, key);
@@ -94,8 +101,12 @@ LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor&
           merged(d_v, q.size(1), v.scalar_type())};
 }
 
+at::Tensor sum_of_times(const at::Tensor& a, const at::Tensor& b) {
+  return at::matmul(by_heads(a).mT(), by_heads(b));
+}
+
 at::Tensor bidirectional_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const at::Tensor sum = at::matmul(by_heads(k).mT(), by_heads(v));
+  const at::Tensor sum = sum_of_times(k, v);
   return by_times(at::matmul(by_heads(q), sum), result_type(q));
 }
 
@@ -104,8 +115,8 @@ LinearAttentionGradients bidirectional_backward(const at::Tensor& q, const at::T
   const at::Tensor key = by_heads(k);
   const at::Tensor value = by_heads(v);
   const at::Tensor gradient = by_heads(d_out);
-  const at::Tensor sum = at::matmul(key.mT(), value);
-  const at::Tensor d_sum = at::matmul(by_heads(q).mT(), gradient);
+  const at::Tensor sum = sum_of_times(k, v);
+  const at::Tensor d_sum = sum_of_times(q, d_out);
   return {by_times(at::matmul(gradient, sum.mT()), q.scalar_type()),
           by_times(at::matmul(value, d_sum.mT()), k.scalar_type()),
           by_times(at::matmul(key, d_sum), v.scalar_type())};

@@ -12,6 +12,13 @@ struct LinearAttentionGradients {
   at::Tensor v;
 };
 
+// Of k v^T before all chunks and of q do^T behind them, fp32 [batch, heads, key_dim, value_dim];
+// undefined: zero.
+struct SumsAround {
+  at::Tensor before{};
+  at::Tensor behind{};
+};
+
 // Shapes as linear_attention, causal. `state` may be undefined; else it is where the sum starts,
 // and is brought up to date in place.
 [[nodiscard]] at::Tensor chunked_forward(const at::Tensor& q, const at::Tensor& k,
@@ -22,7 +29,11 @@ struct LinearAttentionGradients {
 // dQ = dO S^T + A K, dK = V D^T + A^T Q, dV = K D + P^T dO.
 [[nodiscard]] LinearAttentionGradients chunked_backward(const at::Tensor& q, const at::Tensor& k,
                                                         const at::Tensor& v,
-                                                        const at::Tensor& d_out);
+                                                        const at::Tensor& d_out,
+                                                        const SumsAround& around = {});
+
+// [batch, time, heads, ..] each -> the sum of a b^T over all times, fp32 [batch, heads, .., ..].
+[[nodiscard]] at::Tensor sum_of_times(const at::Tensor& a, const at::Tensor& b);
 
 // Every token of a row sees all: with S = K^T V, O = Q S.
 [[nodiscard]] at::Tensor bidirectional_forward(const at::Tensor& q, const at::Tensor& k,

@@ -28,8 +28,9 @@ class RowMask {
  public:
   TRANSNORMER_DEVICE RowMask(const BlockAttention& shape, const Span& span, int row)
       : mask_(shape.mask, span.head / shape.heads),
-        first_(static_cast<std::uint64_t>((span.head % shape.heads * shape.time + span.time + row) *
-                                          shape.block)),
+        first_(shape.mask.first +
+               static_cast<std::uint64_t>(
+                   ((span.time + row) * shape.heads + span.head % shape.heads) * shape.block)),
         drops_(shape.drops) {}
 
   [[nodiscard]] TRANSNORMER_DEVICE float at(int column) const {

@@ -10,6 +10,7 @@ namespace transnormer::ops::cuda {
 
 using kernels::kChunk;
 using kernels::LinearAttention;
+using kernels::OuterSums;
 
 TRANSNORMER_BOTH constexpr std::int64_t chunks_of(const LinearAttention& shape) {
   return (shape.time + kChunk - 1) / kChunk;
@@ -54,7 +55,8 @@ struct ChunkSums {
 // Each chunk's sum becomes the sum of those before it (or, `backwards`, behind it).
 struct SumsBefore {
   float* sums;
-  float* state;  // where the sum starts and what it ends with; may be null
+  const float* start;  // the sum before all of them; null: zero
+  float* end;          // where that of all goes; may be null
   std::int64_t chunks;
   std::int64_t elements;  // of a sum
   bool backwards;
@@ -62,7 +64,7 @@ struct SumsBefore {
   TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t head = quotient(i, elements);
     const std::int64_t element = i - head * elements;
-    float sum = state == nullptr ? 0.F : state[i];
+    float sum = start == nullptr ? 0.F : start[i];
     for (std::int64_t c = 0; c < chunks; ++c) {
       const std::int64_t chunk = head * chunks + (backwards ? chunks - 1 - c : c);
       float& place = sums[chunk * elements + element];
@@ -70,8 +72,8 @@ struct SumsBefore {
       place = sum;
       sum += own;
     }
-    if (state != nullptr) {
-      state[i] = sum;
+    if (end != nullptr) {
+      end[i] = sum;
     }
   }
 };
@@ -229,10 +231,11 @@ struct LinearAttentions {
     const HeadsIn key = heads(shape, k, shape.key_dim, shape.strides.k);
     const HeadsIn value = heads(shape, v, shape.value_dim, shape.strides.v);
     const Sums sums(states(shape));
-    if (state != nullptr) {
-      state += shape.first * shape.key_dim * shape.value_dim;
+    float* const own = own_sum(shape, state);
+    sum_chunks(shape, key, value, sums.data(), {own, own}, false);
+    if (out.data == nullptr) {
+      return;
     }
-    sum_chunks(shape, key, value, sums.data(), state, false);
     const std::int64_t parts = (shape.value_dim + kTileSide - 1) / kTileSide;
     Launcher::blocks(chunk_count(shape) * parts, kTileThreads, ChunkOutput::shared_floats(shape),
                      ChunkOutput{shape, heads(shape, q, shape.key_dim, shape.strides.q), key, value,
@@ -240,14 +243,14 @@ struct LinearAttentions {
   }
 
   static void backward(const LinearAttention& shape, In q, In k, In v, In d_out, Out d_q, Out d_k,
-                       Out d_v, double* d_theta) {
+                       Out d_v, double* d_theta, const OuterSums& outer) {
     const HeadsIn query = heads(shape, q, shape.key_dim, shape.strides.q);
     const HeadsIn key = heads(shape, k, shape.key_dim, shape.strides.k);
     const HeadsIn value = heads(shape, v, shape.value_dim, shape.strides.v);
     const HeadsIn gradient = heads(shape, d_out, shape.value_dim);
     const Sums before(states(shape)), behind(states(shape));
-    sum_chunks(shape, key, value, before.data(), nullptr, false);
-    sum_chunks(shape, query, gradient, behind.data(), nullptr, true);
+    sum_chunks(shape, key, value, before.data(), {own_sum(shape, outer.before)}, false);
+    sum_chunks(shape, query, gradient, behind.data(), {own_sum(shape, outer.behind)}, true);
     const std::int64_t pairs = shape.lrpe.rotation == nullptr ? 0 : shape.key_dim / 2;
     const typename Launcher::template Workspace<double> theta(2 * chunk_count(shape) * pairs);
     Launcher::blocks(
@@ -277,14 +280,26 @@ struct LinearAttentions {
     return chunk_count(shape) * shape.key_dim * shape.value_dim;
   }
 
+  // That of the first head; null stays so.
+  template <typename T>
+  static T* own_sum(const LinearAttention& shape, T* sums) {
+    return sums == nullptr ? nullptr : sums + shape.first * shape.key_dim * shape.value_dim;
+  }
+
+  struct Ends {
+    const float* start = nullptr;
+    float* end = nullptr;
+  };
+
   // Queries or keys with values or their gradients.
   static void sum_chunks(const LinearAttention& shape, const HeadsIn& a, const HeadsIn& b,
-                         float* sums, float* state, bool backwards) {
+                         float* sums, const Ends& ends, bool backwards) {
     Launcher::blocks(chunk_count(shape), kTileThreads, ChunkSums::shared_floats(a.dim, b.dim),
                      ChunkSums{shape, a, b, sums});
     const std::int64_t elements = a.dim * b.dim;
-    Launcher::elements((shape.last - shape.first) * elements,
-                       SumsBefore{sums, state, chunks_of(shape), elements, backwards});
+    Launcher::elements(
+        (shape.last - shape.first) * elements,
+        SumsBefore{sums, ends.start, ends.end, chunks_of(shape), elements, backwards});
   }
 };
 

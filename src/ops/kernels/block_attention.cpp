@@ -122,7 +122,8 @@ void make_mask(const BlockAttention& shape, const Buffers& b, const Block& block
   Mask m = shape.mask;
   m.sample += static_cast<std::uint64_t>(block.batch);
   for (std::int64_t i = 0; i < block.rows; ++i) {
-    m.first = static_cast<std::uint64_t>((block.head * shape.time + block.time + i) * shape.block);
+    m.first = shape.mask.first + static_cast<std::uint64_t>(
+                                     ((block.time + i) * shape.heads + block.head) * shape.block);
     float* row = b.mask + i * b.reach;
     for_mask_tiles(m, i + 1, [&](std::int64_t place, const float* mask, std::int64_t n) {
       for (std::int64_t j = 0; j < n; ++j) {

@@ -23,7 +23,7 @@ void lrpe(const LrpeRows&, In x, Out y);
 void lrpe_backward(const LrpeRows&, In x, In d_y, Out d_x, double* d_theta);
 void linear_attention(const LinearAttention&, In q, In k, In v, Out out, float* state);
 void linear_attention_backward(const LinearAttention&, In q, In k, In v, In d_out, Out d_q, Out d_k,
-                               Out d_v, double* d_theta);
+                               Out d_v, double* d_theta, const OuterSums&);
 void block_attention(const BlockAttention&, In q, In k, In v, Out out);
 void block_attention_backward(const BlockAttention&, In q, In k, In v, In d_out, Out d_q, Out d_k,
                               Out d_v, double* d_theta);

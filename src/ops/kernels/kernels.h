@@ -122,6 +122,13 @@ struct LinearAttention {
   Lrpe lrpe{};                      // .. and then
 };
 
+// Of the tokens before and behind those of the tensors, [batch * heads, key_dim, value_dim] each;
+// null: there are none.
+struct OuterSums {
+  const float* before = nullptr;  // of k v^T
+  const float* behind = nullptr;  // of q d_out^T
+};
+
 struct BlockAttention {
   std::int64_t first;
   std::int64_t last;
@@ -132,7 +139,7 @@ struct BlockAttention {
   float scale;
   bool softmax;  // else ReLU
   bool drops;
-  Mask mask;       // sample: of batch row 0
+  Mask mask;       // sample: of batch row 0; first: of time 0
   float* scratch;  // block_attention_scratch floats, aligned to 64 bytes, of any values
   RowStrides strides{};
   RowStrides gradient_strides{};
@@ -194,11 +201,12 @@ struct Kernels {
   // Adds the gradient of the angles' factors to d_theta [dim / 2].
   void (*lrpe_backward)(const LrpeRows&, In x, In d_y, Out d_x, double* d_theta);
 
-  // `state` [batch * heads, key_dim, value_dim] may be null; else read first and updated.
+  // `state` [batch * heads, key_dim, value_dim] may be null; else read first and updated. An output
+  // without data is not wanted, and q not read.
   void (*linear_attention)(const LinearAttention&, In q, In k, In v, Out out, float* state);
   // Adds to d_theta [batch * heads, key_dim / 2], which may be null where there is no LRPE.
   void (*linear_attention_backward)(const LinearAttention&, In q, In k, In v, In d_out, Out d_q,
-                                    Out d_k, Out d_v, double* d_theta);
+                                    Out d_k, Out d_v, double* d_theta, const OuterSums&);
   void (*block_attention)(const BlockAttention&, In q, In k, In v, Out out);
   void (*block_attention_backward)(const BlockAttention&, In q, In k, In v, In d_out, Out d_q,
                                    Out d_k, Out d_v, double* d_theta);

@@ -183,6 +183,30 @@ void copy_state(const float* from, std::int64_t from_stride, float* to, std::int
   }
 }
 
+void copy_transposed(const float* from, float* to, std::int64_t to_stride,
+                     const LinearAttention& shape) {
+  for (std::int64_t i = 0; i < shape.key_dim; ++i) {
+    for (std::int64_t j = 0; j < shape.value_dim; ++j) {
+      to[j * to_stride + i] = from[i * shape.value_dim + j];
+    }
+  }
+}
+
+// O = Q S + tril(Q K^T) V of a chunk whose keys and values are packed.
+template <typename T>
+void make_output(const LinearAttention& shape, const Chunks<T>& c, bool sum_is_zero) {
+  const Buffers& b = c.b;
+  c.pack_queries();
+  c.transpose_keys();
+  c.make_scores();
+  if (!sum_is_zero) {
+    c.template multiply<Part::all>(Left{b.q, b.k_width}, shape.key_dim, c.sum(), b.v_width,
+                                   b.v_result, false);
+  }
+  c.template multiply<Part::left_lower>(Left{b.scores, kChunk}, c.rows(), b.v, b.v_width,
+                                        b.v_result, !sum_is_zero);
+}
+
 template <typename T>
 void forward_group(const LinearAttention& shape, const Group& group, const Operands<T>& x,
                    const Heads<T>& out, float* state) {
@@ -190,22 +214,15 @@ void forward_group(const LinearAttention& shape, const Group& group, const Opera
   const Buffers& b = c.b;
   const auto own_state = [&] { return state + c.head() * shape.key_dim * shape.value_dim; };
   c.forward([&] {
-    const bool sum_is_zero = c.first() && state == nullptr;
     if (c.first() && state != nullptr) {
       copy_state(own_state(), shape.value_dim, c.sum(), b.v_width, shape);
     }
-    c.pack_queries();
     c.pack_keys();
     c.pack_values();
-    c.transpose_keys();
-    c.make_scores();
-    if (!sum_is_zero) {
-      c.template multiply<Part::all>(Left{b.q, b.k_width}, shape.key_dim, c.sum(), b.v_width,
-                                     b.v_result, false);
+    if (out.data != nullptr) {
+      make_output(shape, c, c.first() && state == nullptr);
+      c.put_values(b.v_result, out);
     }
-    c.template multiply<Part::left_lower>(Left{b.scores, kChunk}, c.rows(), b.v, b.v_width,
-                                          b.v_result, !sum_is_zero);
-    c.put_values(b.v_result, out);
     if (!c.last() || state != nullptr) {
       product<Part::all>(Transposed{b.k, b.k_width}, b.v, b.v_width, c.sum(), b.v_width,
                          shape.key_dim, b.v_width, c.rows(), true);
@@ -219,20 +236,25 @@ void forward_group(const LinearAttention& shape, const Group& group, const Opera
 // d(q), from the front: it needs the sums before each chunk, here of v k^T.
 template <typename T>
 void backward_queries(const LinearAttention& shape, Chunks<T>& c, const Operands<T>& x,
-                      const Heads<T>& d_q, double* d_theta) {
+                      const Heads<T>& d_q, double* d_theta, const float* before) {
   const Buffers& b = c.b;
   c.forward([&] {
+    const bool sum_is_zero = c.first() && before == nullptr;
+    if (c.first() && before != nullptr) {
+      copy_transposed(before + c.head() * shape.key_dim * shape.value_dim, c.sum(), b.k_width,
+                      shape);
+    }
     c.pack_keys();
     c.pack_values();
     c.pack_gradient();
     c.transpose_values();
     c.make_d_scores();
-    if (!c.first()) {
+    if (!sum_is_zero) {
       c.template multiply<Part::all>(Left{b.gradient, b.v_width}, shape.value_dim, c.sum(),
                                      b.k_width, b.k_result, false);
     }
     c.template multiply<Part::left_lower>(Left{b.d_scores, kChunk}, c.rows(), b.k, b.k_width,
-                                          b.k_result, !c.first());
+                                          b.k_result, !sum_is_zero);
     c.put_keys(b.k_result, x.q, d_q, d_theta);
     if (!c.last()) {
       product<Part::all>(Transposed{b.v, b.v_width}, b.k, b.k_width, c.sum(), b.k_width,
@@ -244,9 +266,15 @@ void backward_queries(const LinearAttention& shape, Chunks<T>& c, const Operands
 // d(k) and d(v), from the back: they need the sums of q dO^T after each chunk.
 template <typename T>
 void backward_keys_values(const LinearAttention& shape, Chunks<T>& c, const Operands<T>& x,
-                          const Heads<T>& d_k, const Heads<T>& d_v, double* d_theta) {
+                          const Heads<T>& d_k, const Heads<T>& d_v, double* d_theta,
+                          const float* behind) {
   const Buffers& b = c.b;
   c.backward([&] {
+    const bool sum_is_zero = c.last() && behind == nullptr;
+    if (c.last() && behind != nullptr) {
+      copy_state(behind + c.head() * shape.key_dim * shape.value_dim, shape.value_dim, c.sum(),
+                 b.v_width, shape);
+    }
     c.pack_queries();
     c.pack_keys();
     c.pack_values();
@@ -255,7 +283,7 @@ void backward_keys_values(const LinearAttention& shape, Chunks<T>& c, const Oper
     c.transpose_values();
     c.make_scores();
     c.make_d_scores();
-    if (!c.last()) {
+    if (!sum_is_zero) {
       transpose(c.sum(), b.v_width, shape.key_dim, shape.value_dim, b.sum_transposed, b.k_width);
       c.template multiply<Part::all>(Left{b.v, b.v_width}, shape.value_dim, b.sum_transposed,
                                      b.k_width, b.k_result, false);
@@ -263,10 +291,10 @@ void backward_keys_values(const LinearAttention& shape, Chunks<T>& c, const Oper
                                      b.v_result, false);
     }
     c.template multiply<Part::left_upper>(Transposed{b.d_scores, kChunk}, c.rows(), b.q, b.k_width,
-                                          b.k_result, !c.last());
+                                          b.k_result, !sum_is_zero);
     c.put_keys(b.k_result, x.k, d_k, d_theta);
     c.template multiply<Part::left_upper>(Transposed{b.scores, kChunk}, c.rows(), b.gradient,
-                                          b.v_width, b.v_result, !c.last());
+                                          b.v_width, b.v_result, !sum_is_zero);
     c.put_values(b.v_result, d_v);
     if (!c.first()) {
       product<Part::all>(Transposed{b.q, b.k_width}, b.gradient, b.v_width, c.sum(), b.v_width,
@@ -290,7 +318,7 @@ void for_groups(const LinearAttention& shape, Body body) {
 }  // namespace
 
 void linear_attention(const LinearAttention& shape, In q, In k, In v, Out out, float* state) {
-  by_type(q.type, [&]<typename T>(T* t) {
+  by_type(k.type, [&]<typename T>(T* t) {
     const RowStrides& in = shape.strides;
     const std::int64_t time = shape.time;
     const std::int64_t heads = shape.heads;
@@ -305,7 +333,7 @@ void linear_attention(const LinearAttention& shape, In q, In k, In v, Out out, f
 }
 
 void linear_attention_backward(const LinearAttention& shape, In q, In k, In v, In d_out, Out d_q,
-                               Out d_k, Out d_v, double* d_theta) {
+                               Out d_k, Out d_v, double* d_theta, const OuterSums& outer) {
   by_type(q.type, [&]<typename T>(T* t) {
     const RowStrides& in = shape.strides;
     const RowStrides& out = shape.gradient_strides;
@@ -321,8 +349,8 @@ void linear_attention_backward(const LinearAttention& shape, In q, In k, In v, I
     const Heads<T> for_v{as(d_v, t), out.v, time, heads, width};
     for_groups(shape, [&](const Group& group) {
       Chunks<T> chunks(shape, group, x);
-      backward_queries(shape, chunks, x, for_q, d_theta);
-      backward_keys_values(shape, chunks, x, for_k, for_v, d_theta);
+      backward_queries(shape, chunks, x, for_q, d_theta, outer.before);
+      backward_keys_values(shape, chunks, x, for_k, for_v, d_theta, outer.behind);
     });
   });
 }

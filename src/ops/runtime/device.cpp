@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -51,7 +52,7 @@ void prepare_kernels() {
 
 }  // namespace
 
-at::Device select_device(DeviceChoice choice) {
+at::Device select_device(DeviceChoice choice, int number) {
   if (choice == DeviceChoice::cpu) {
     return at::kCPU;
   }
@@ -82,15 +83,21 @@ at::Device select_device(DeviceChoice choice) {
     }
     return at::kCPU;
   }
+  if (const int gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount()); number >= gpus) {
+    throw UserError("device: this machine shows " + std::to_string(gpus) +
+                    " GPUs to a process of local rank " + std::to_string(number) +
+                    ", which needs one of its own; start fewer processes here, or use --device "
+                    "cpu");
+  }
   prepare_kernels();
   // The allocator answers questions about memory only once it is set up.
   at::globalContext().lazyInitDevice(at::kCUDA);
-  return at::Device(at::kCUDA, 0);
+  return {at::kCUDA, static_cast<at::DeviceIndex>(number)};
 }
 
-void configure_threads(std::int64_t threads, bool deterministic) {
+void configure_threads(std::int64_t threads, bool deterministic, int processes_here) {
   (void)operator_choices();  // a wrong value is told now and not in the middle of the work
-  const int count = threads > 0 ? static_cast<int>(threads) : allowed_processors();
+  const int count = threads > 0 ? static_cast<int>(threads) : processors_of_one(processes_here);
   require_threads(count);
   at::set_num_threads(count);
   // The pool starts now, where its threads are known to be granted.

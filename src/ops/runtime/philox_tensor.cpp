@@ -50,19 +50,21 @@ at::Tensor philox_bits(std::int64_t samples, std::int64_t elements, const Dropou
   const auto options = at::TensorOptions(device).dtype(at::kLong);
   const at::Tensor sample =
       at::arange(key.first_sample, key.first_sample + samples, options).unsqueeze(1);
-  const at::Tensor group = at::arange((elements + 3) / 4, options).unsqueeze(0);
+  const std::int64_t first = key.first_element;
+  const at::Tensor group = at::arange(first / 4, (first + elements + 3) / 4, options).unsqueeze(0);
   Words words = philox(philox_key(key), counter_of(group, sample));
   for (at::Tensor& word : words) {
     word = word.expand({samples, group.size(1)});
   }
-  return at::bitwise_right_shift(at::stack(words, -1), 8).flatten(1).narrow(1, 0, elements);
+  return at::bitwise_right_shift(at::stack(words, -1), 8).flatten(1).narrow(1, first % 4, elements);
 }
 
 at::Tensor philox_bits_at(const at::Tensor& sample, const at::Tensor& element,
                           const DropoutKey& key) {
-  const at::Tensor group = at::bitwise_right_shift(element, 2);
+  const at::Tensor number = element + key.first_element;
+  const at::Tensor group = at::bitwise_right_shift(number, 2);
   const Words words = philox(philox_key(key), counter_of(group, sample + key.first_sample));
-  const at::Tensor place = element.bitwise_and(3);
+  const at::Tensor place = number.bitwise_and(3);
   at::Tensor bits = words[0];
   for (std::int64_t i = 1; i < 4; ++i) {
     bits = at::where(place == i, words[static_cast<std::size_t>(i)], bits);
@@ -81,7 +83,7 @@ kernels::Mask kernel_mask(const DropoutKey& key, double p, std::int64_t sample,
   return {.key_low = mixed.low,
           .key_high = mixed.high,
           .sample = static_cast<std::uint64_t>(live ? sample : key.first_sample + sample),
-          .first = static_cast<std::uint64_t>(first),
+          .first = static_cast<std::uint64_t>(key.first_element + first),
           .threshold = dropout_threshold(p),
           .scale = static_cast<float>(1 / (1 - p)),
           .live = key.live,

@@ -16,7 +16,7 @@ namespace transnormer::ops {
                                      const DropoutKey& key, const at::Device& device);
 
 // The same for elements named by their numbers; `sample` and `element`: int64, broadcastable;
-// `sample` counts from key.first_sample.
+// they count from key.first_sample and key.first_element.
 [[nodiscard]] at::Tensor philox_bits_at(const at::Tensor& sample, const at::Tensor& element,
                                         const DropoutKey& key);
 

@@ -19,6 +19,7 @@
 #include "ops/residual.h"
 #include "ops/runtime/kernel_table.h"
 #include "ops/trust/kernel_names.h"
+#include "ops/trust/mirrored_group.h"
 #include "ops/weights/weight_gradient.h"
 
 namespace transnormer::ops {
@@ -27,7 +28,8 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 constexpr double kEps = 1e-6;
-constexpr DropoutKey kKey{.seed = 7, .update = 3, .layer = 2, .site = 1, .first_sample = 5};
+constexpr DropoutKey kKey{
+    .seed = 7, .update = 3, .layer = 2, .site = 1, .first_sample = 5, .first_element = 6};
 
 // Operands as a function of their number: the same values with and without a kernel.
 class Operands {
@@ -169,16 +171,21 @@ Encoding encoding_of(const HeadSizes& sizes, const at::Tensor& theta, Operands& 
           .period = 0};
 }
 
+// Of whole sequences, and of parts with others before and behind them.
 Tensors linear_attentions(Part part, Operands x) {
+  const dist::Group alone, others = mirrored_group();
   Tensors results;
   for (const HeadSizes& sizes : kHeadSizes) {
-    const auto heads = [&] { return leaf(x.some({2, sizes.time, 3, sizes.dim})); };
-    const at::Tensor q = heads(), k = heads(), v = heads();
-    const at::Tensor theta = leaf(x.wide({sizes.dim / 2}).abs());
-    const at::Tensor y = linear_attention(q, k, v, {.encoding = encoding_of(sizes, theta, x)});
-    std::ranges::move(
-        part_of(part, {y}, sizes.encoded ? Tensors{q, k, v, theta} : Tensors{q, k, v}, x),
-        std::back_inserter(results));
+    for (const dist::Group* sequence : {&alone, &others}) {
+      const auto heads = [&] { return leaf(x.some({2, sizes.time, 3, sizes.dim})); };
+      const at::Tensor q = heads(), k = heads(), v = heads();
+      const at::Tensor theta = leaf(x.wide({sizes.dim / 2}).abs());
+      const at::Tensor y = linear_attention(
+          q, k, v, {.encoding = encoding_of(sizes, theta, x), .sequence = sequence});
+      std::ranges::move(
+          part_of(part, {y}, sizes.encoded ? Tensors{q, k, v, theta} : Tensors{q, k, v}, x),
+          std::back_inserter(results));
+    }
   }
   return results;
 }

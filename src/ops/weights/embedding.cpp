@@ -18,10 +18,11 @@ constexpr std::int64_t kColumns = 64;  // that are worth a thread
 struct Table {
   Weight weight;
   double scale;
+  RowGradients* kept;
 };
 
 // sum[token] += scale * gradient of each token, in the tokens' order; threads share the columns.
-void add_rows(const at::Tensor& sum, const at::Tensor& tokens, const at::Tensor& gradient,
+void add_scaled_rows(const at::Tensor& sum, const at::Tensor& tokens, const at::Tensor& gradient,
               double scale) {
   const std::int64_t dim = sum.size(1);
   const at::Tensor rows = gradient.to(at::kFloat).reshape({-1, dim});
@@ -46,6 +47,16 @@ void add_rows(const at::Tensor& sum, const at::Tensor& tokens, const at::Tensor&
   });
 }
 
+// The rows of each token added up, so that each token stands there once.
+RowGradients rows_of(const at::Tensor& tokens, const at::Tensor& gradient, double scale) {
+  const auto [once, places, counts] =
+      at::_unique2(tokens.reshape({-1}), /*sorted=*/true, /*return_inverse=*/true);
+  RowGradients result{once, at::zeros({once.size(0), gradient.size(-1)},
+                                      gradient.options().dtype(at::kFloat))};
+  add_scaled_rows(result.rows, places, gradient, scale);
+  return result;
+}
+
 at::Tensor forward_of(const Weight& weight, const at::Tensor& tokens, double scale) {
   return at::embedding(weight.value().detach(), tokens).mul_(scale);
 }
@@ -60,19 +71,30 @@ struct Embedding : torch::autograd::Function<Embedding> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto& table = carried<Table>(context);
+    if (table.kept != nullptr) {
+      *table.kept = rows_of(context->get_saved_variables()[0], gradients[0], table.scale);
+      return {at::Tensor(), {}, {}};
+    }
     const at::Tensor sum = gradient_sum(table.weight);
-    add_rows(sum, context->get_saved_variables()[0], gradients[0], table.scale);
+    add_scaled_rows(sum, context->get_saved_variables()[0], gradients[0], table.scale);
     return {table.weight.gathers_gradient() ? at::Tensor() : sum, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor scaled_embedding(const Weight& weight, const at::Tensor& tokens, double scale) {
+void add_rows(const at::Tensor& sum, const RowGradients& gradients) {
+  if (gradients.tokens.defined()) {
+    add_scaled_rows(sum, gradients.tokens, gradients.rows, 1);
+  }
+}
+
+at::Tensor scaled_embedding(const Weight& weight, const at::Tensor& tokens, double scale,
+                            RowGradients* kept) {
   if (!at::GradMode::is_enabled()) {
     return forward_of(weight, tokens, scale);
   }
-  return Embedding::apply(weight.anchor(), tokens, Table{weight, scale});
+  return Embedding::apply(weight.anchor(), tokens, Table{weight, scale, kept});
 }
 
 }  // namespace transnormer::ops

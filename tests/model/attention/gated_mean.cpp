@@ -57,9 +57,9 @@ class GatedMean : public Block {
                                              : go_on(values, static_cast<RunningMean&>(*state));
     const at::Tensor gated =
         at::silu(gate_->forward(n, context.compute)) * mean.to(context.compute);
-    return ops::residual(
-        x, out_->forward(gated, context.compute),
-        {context.training ? dropout_ : 0, context.dropout_key(layer_, DropoutSite::attention)});
+    return ops::residual(x, out_->forward(gated, context.compute),
+                         {context.training ? dropout_ : 0,
+                          context.dropout_key(layer_, DropoutSite::attention, x.size(-1))});
   }
 
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override {

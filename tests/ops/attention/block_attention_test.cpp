@@ -77,7 +77,7 @@ Answers reference(const Operands& x, const Case& c) {
             d_weight[s] += g[place(t) + i] * v[at + i];
           }
           total += std::exp(score[s]);
-          kept[s] = mask[static_cast<std::size_t>(((b * kHeads + h) * c.time + t) * block) + s];
+          kept[s] = mask[static_cast<std::size_t>(((b * c.time + t) * kHeads + h) * block) + s];
           d_weight[s] *= kept[s];
         }
         double along = 0;
@@ -146,6 +146,27 @@ TEST_P(BlockAttention, StepsOverAGrowingBlockGiveTheSame) {
 
 constexpr auto kSoftmax = ScoreKind::softmax;
 constexpr auto kRelu = ScoreKind::relu;
+TEST(BlockAttentionDropout, OfAPartOfASampleIsThatOfItsPlaceInTheWhole) {
+  constexpr std::int64_t kBegin = 2 * 9;  // of the third block
+  const Case c{50, 6, 9, ScoreKind::softmax, 0.3};
+  const Operands x(c);
+  const auto run = [&](std::int64_t first, at::ScalarType type) {
+    const auto part = [&](const at::Tensor& of) { return leaf(of.slice(1, first).to(type)); };
+    BlockAttentionOptions options = options_of(c);
+    options.dropout_key.first_element = first * kHeads * c.block;
+    const at::Tensor k = part(x.k);
+    const at::Tensor y = block_attention(part(x.q), k, part(x.v), options);
+    torch::autograd::backward({y}, {part(x.g)});
+    return std::vector<at::Tensor>{y.detach(), k.grad()};
+  };
+  for (const auto type : {at::kFloat, at::kDouble}) {  // by kernels and by tensor operations
+    const std::vector<at::Tensor> whole = run(0, type), found = run(kBegin, type);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_LT(distance(found[i], whole[i].slice(1, kBegin)), 1e-6) << type << ", result " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Cases, BlockAttention,
     testing::Values(Case{1, 8, 64, kSoftmax, 0}, Case{63, 8, 64, kSoftmax, 0},

@@ -237,7 +237,7 @@ Results by_kernels(const kernels::Kernels& set, const Case& c, const Encoding& e
       set.linear_attention(shape, in(x.q), in(x.k), in(x.v), out(r.out), nullptr);
       poison(scratch, floats);
       set.linear_attention_backward(shape, in(x.q), in(x.k), in(x.v), in(given[3]), out(r.d.q),
-                                    out(r.d.k), out(r.d.v), d_theta);
+                                    out(r.d.k), out(r.d.v), d_theta, {});
     } else {
       const std::int64_t floats = kernels::block_attention_scratch(kBlock, c.dim);
       const Scratch scratch(floats);

@@ -1,0 +1,384 @@
+#include "dist/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "dist/engine.h"
+#include "dist/gloo.h"
+#include "dist/watch.h"
+#include "log/console.h"
+#include "util/signal.h"
+#include "util/units.h"
+
+namespace transnormer::dist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+using Store = c10::intrusive_ptr<c10d::Store>;
+using namespace std::chrono_literals;
+
+constexpr auto kLook = 50ms;        // between two looks at the store
+constexpr auto kPatience = 5000ms;  // after which people are told who is waited for
+
+// What each process says of itself, under its rank.
+struct Arrival {
+  Watch::Member member;
+  int size = 1;
+  std::string identity;
+
+  [[nodiscard]] std::string text() const {
+    return nlohmann::json{{"rank", member.rank}, {"local_rank", member.local_rank},
+                          {"host", member.host}, {"process", member.process},
+                          {"size", size},        {"identity", identity}}
+        .dump();
+  }
+  static Arrival of(const std::string& text) {
+    const auto json = nlohmann::json::parse(text);
+    return {.member = {.rank = json.at("rank"),
+                       .local_rank = json.at("local_rank"),
+                       .host = json.at("host"),
+                       .process = json.at("process")},
+            .size = json.at("size"),
+            .identity = json.at("identity")};
+  }
+};
+
+std::string key_of(int rank) {
+  return "arrived/" + std::to_string(rank);
+}
+
+std::string seconds_text(Milliseconds time) {
+  return format_significant(static_cast<double>(time.count()) / 1000) + " s";
+}
+
+std::string get(const Store& store, const std::string& key) {
+  const std::vector<std::uint8_t> bytes = store->get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+void set(const Store& store, const std::string& key, const std::string& value) {
+  store->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+}
+
+// Nothing while the key is not there.
+std::optional<std::string> look(const Store& store, const std::string& key) {
+  return store->check({key}) ? std::optional(get(store, key)) : std::nullopt;
+}
+
+bool is_taken(const std::string& what) {
+  return what.find("ddress already in use") != std::string::npos ||
+         what.find("EADDRINUSE") != std::string::npos;
+}
+
+c10d::TCPStoreOptions store_options(const Launch& launch, bool serves, Milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(launch.port);
+  options.isServer = serves;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return options;
+}
+
+std::string place_of(const Launch& launch) {
+  return launch.host + ':' + std::to_string(launch.port);
+}
+
+Store serve(const Launch& launch) {
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(launch.host, store_options(launch, true, 10s));
+  } catch (const std::exception& error) {
+    if (is_taken(error.what())) {
+      throw UserError("MASTER_PORT: port " + std::to_string(launch.port) +
+                      " is in use on this machine; set MASTER_PORT to another one, the same for "
+                      "all processes");
+    }
+    throw UserError("the processes cannot meet at " + place_of(launch) + ": " +
+                    first_line(error.what()) + "; rank 0 must run on the machine of MASTER_ADDR");
+  }
+}
+
+Store call(const Launch& launch, Milliseconds timeout) {
+  const auto until = Clock::now() + timeout;
+  while (true) {
+    throw_if_stopped();
+    try {
+      return c10::make_intrusive<c10d::TCPStore>(launch.host, store_options(launch, false, 1s));
+    } catch (const std::exception&) {
+      if (Clock::now() > until) {
+        throw UserError("rank " + std::to_string(launch.rank) + " on " + machine_name() +
+                        ": nobody answers at " + place_of(launch) + " for " +
+                        seconds_text(timeout) +
+                        " (distributed.timeout_s); is rank 0 running, are MASTER_ADDR and "
+                        "MASTER_PORT those of its machine?");
+      }
+    }
+  }
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  constexpr std::size_t kMost = 8;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  return text + (ranks.size() > kMost ? " and others" : "");
+}
+
+// The first process: waits for all, and judges whether they fit together.
+std::vector<Arrival> receive(const Store& store, const Arrival& self, Milliseconds timeout) {
+  const auto began = Clock::now();
+  bool told = false;
+  std::vector<std::string> texts(static_cast<std::size_t>(self.size));
+  while (true) {
+    std::vector<int> missing;
+    for (int rank = 0; rank < self.size; ++rank) {
+      std::string& text = texts[static_cast<std::size_t>(rank)];
+      if (text.empty()) {
+        text = look(store, key_of(rank)).value_or("");
+      }
+      if (text.empty()) {
+        missing.push_back(rank);
+      }
+    }
+    if (missing.empty()) {
+      break;
+    }
+    throw_if_stopped();
+    const auto waited = Clock::now() - began;
+    if (waited > timeout) {
+      throw UserError(list_of(missing) + " of " + std::to_string(self.size) +
+                      (missing.size() == 1 ? " has" : " have") + " not come within " +
+                      seconds_text(timeout) +
+                      " (distributed.timeout_s); were as many processes started, with the same "
+                      "number of them, MASTER_ADDR and MASTER_PORT?");
+    }
+    if (!told && waited > kPatience) {
+      told = true;
+      log::info("waiting for " + list_of(missing) + " of " + std::to_string(self.size));
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  std::vector<Arrival> arrivals;
+  for (const std::string& text : texts) {
+    arrivals.push_back(Arrival::of(text));
+    const Arrival& other = arrivals.back();
+    if (other.size != self.size) {
+      throw UserError(other.member.name() + " counts " + std::to_string(other.size) +
+                      " processes, rank 0 counts " + std::to_string(self.size) +
+                      "; start all with the same number");
+    }
+    if (other.identity != self.identity) {
+      throw UserError(other.member.name() + " runs another program than rank 0: " + other.identity +
+                      " there, " + self.identity + " here; start the same build everywhere");
+    }
+  }
+  return arrivals;
+}
+
+std::string await(const Store& store, const std::string& key, const std::string& absent,
+                  std::optional<Milliseconds> timeout) {
+  const auto began = Clock::now();
+  while (true) {
+    if (auto text = look(store, key)) {
+      return *std::move(text);
+    }
+    throw_if_stopped();
+    if (timeout && Clock::now() - began > *timeout) {
+      throw UserError(absent);
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+}  // namespace
+
+struct World::Meeting {
+  Store store;
+  std::string address;  // of this machine, towards the others
+  Milliseconds timeout;
+  std::shared_ptr<Progress> progress = std::make_shared<Progress>();
+  std::int64_t words = 0;  // of the first, so far
+  std::unique_ptr<Watch> watch;
+
+  [[nodiscard]] std::shared_ptr<Engine> engine(const std::string& name, int rank, int size) const {
+    try {
+      return gloo_engine(c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, address,
+                         timeout);
+    } catch (const std::exception& error) {
+      throw CollectiveError(first_line(error.what()));
+    }
+  }
+  [[nodiscard]] Group group(const std::string& name, int rank, int size) const {
+    return size == 1 ? Group() : Group(rank, size, engine(name, rank, size), progress);
+  }
+
+  // Of the first process.
+  void open(const Launch& launch, const Arrival& self) {
+    std::vector<Watch::Member> members;
+    try {
+      for (Arrival& arrival : receive(store, self, timeout)) {
+        members.push_back(std::move(arrival.member));
+      }
+    } catch (const UserError&) {
+      set(store, "start", "the first process found a fault");
+      throw;
+    }
+    auto door = std::make_unique<Watch::Door>(address);
+    set(store, "place", door->place());
+    set(store, "first", self.text());
+    set(store, "start", std::to_string(launch.size));
+    watch = std::make_unique<Watch>(std::move(door), std::move(members), progress, timeout);
+  }
+
+  // Of the others.
+  void join(const Launch& launch, const Arrival& self) {
+    const std::string start = await(store, "start",
+                                    self.member.name() + ": rank 0 has not come within " +
+                                        seconds_text(timeout) + " (distributed.timeout_s)",
+                                    timeout + kPatience);
+    const auto size = parse_integer(start);
+    if (!size) {
+      throw FirstHasFault();
+    }
+    if (*size != launch.size) {
+      throw UserError(self.member.name() + " counts " + std::to_string(launch.size) +
+                      " processes, rank 0 counts " + start + "; start all with the same number");
+    }
+    watch = std::make_unique<Watch>(get(store, "place"), self.member,
+                                    Arrival::of(get(store, "first")).member, progress, timeout);
+  }
+};
+
+World& alone() {
+  static World world;
+  return world;
+}
+
+World::World() = default;
+World::World(World&&) noexcept = default;
+World& World::operator=(World&&) noexcept = default;
+World::~World() = default;
+
+World::World(const Launch& launch, Milliseconds timeout, const std::string& identity)
+    : launch_(launch) {
+  if (launch.size == 1) {
+    return;
+  }
+  if (!has_gloo()) {
+    throw UserError(
+        "this program was built without Gloo, so it runs in one process only; install libgloo-dev "
+        "and build again");
+  }
+  meeting_ = std::make_unique<Meeting>();
+  meeting_->timeout = timeout;
+  meeting_->address = address_towards(launch.host);
+  const bool serves = launch.rank == 0 && !launch.store_is_there;
+  meeting_->store = c10::make_intrusive<c10d::PrefixStore>(
+      "transnormer/" + launch.attempt, serves ? serve(launch) : call(launch, timeout));
+  const Arrival self{.member = {.rank = launch.rank,
+                                .local_rank = launch.local_rank,
+                                .host = machine_name(),
+                                .process = ::getpid(),
+                                .speaks = launch.launcher != "--nproc" &&
+                                          (launch.rank == 1 || launch.local_rank == 0)},
+                     .size = launch.size,
+                     .identity = identity};
+  const Store& store = meeting_->store;
+  if (store->add("taken/" + std::to_string(launch.rank), 1) > 1) {
+    throw UserError(self.member.name() +
+                    ": another process has this rank already; each needs its "
+                    "own, from 0 to one less than their number");
+  }
+  set(store, key_of(launch.rank), self.text());
+  if (launch.rank == 0) {
+    meeting_->open(launch, self);
+  } else {
+    meeting_->join(launch, self);
+  }
+  all_ = meeting_->group("all", launch.rank, launch.size);
+  on_device_ = all_;
+}
+
+std::string World::name() const {
+  return Watch::Member{
+      .rank = rank(), .local_rank = 0, .host = machine_name(), .process = 0, .speaks = false}
+      .name();
+}
+
+std::string World::describe() const {
+  return dist::describe(launch_) + (meeting_ ? ", over the interface of " + meeting_->address : "");
+}
+
+void World::form_groups(const DistributedConfig& config, at::Device device) {
+  const int share = static_cast<int>(config.sequence_parallel);
+  if (size() % share != 0) {
+    throw UserError(
+        "distributed.sequence_parallel: " + std::to_string(share) +
+        " ranks cannot share a sequence where there are " + std::to_string(size()) +
+        (size() == 1 ? " (start several: --nproc)" : "; their number must be a multiple"));
+  }
+  const bool for_gpu = config.backend == DistributedBackend::nccl;
+  if (for_gpu && device.is_cpu()) {
+    throw UserError(
+        "distributed.backend: \"nccl\" is for GPUs; on a CPU it is \"gloo\" (or \"auto\")");
+  }
+  if (!meeting_) {
+    return;
+  }
+  const int sequences = size() / share;
+  const std::string sequence = "sequence/" + std::to_string(rank() / share);
+  const std::string samples = "samples/" + std::to_string(rank() % share);
+  sequence_ = meeting_->group(sequence, rank() % share, share);
+  samples_ = share == 1 ? all_ : meeting_->group(samples, rank() / share, sequences);
+  sequence_on_host_ = sequence_;
+  samples_on_host_ = samples_;
+}
+
+std::string World::word_of_first(const std::function<std::string()>& word) {
+  if (!meeting_) {
+    return word();
+  }
+  const std::string key = "word/" + std::to_string(meeting_->words++);
+  if (is_first()) {
+    std::string said = word();
+    set(meeting_->store, key, said);
+    return said;
+  }
+  return await(meeting_->store, key, "", std::nullopt);
+}
+
+void World::require_same(
+    const std::string& value,
+    const std::function<std::string(const std::string&, const std::string&)>& difference) const {
+  const std::vector<std::string> values = all_.gather(value);
+  const std::vector<std::string> hosts = all_.gather(machine_name());
+  for (std::size_t rank = 1; rank < values.size(); ++rank) {
+    if (values[rank] != values[0]) {
+      throw UserError("rank " + std::to_string(rank) + " on " + hosts[rank] + ": " +
+                      difference(values[0], values[rank]));
+    }
+  }
+}
+
+bool World::report(ExitStatus status, const std::vector<std::string>& faults) {
+  return !meeting_ || !meeting_->watch || meeting_->watch->report(status, faults);
+}
+
+void World::end_by_collective(const std::string& what) {
+  meeting_->watch->end_by_collective(what);
+}
+
+void World::set_last_words(std::function<void()> last_words) {
+  if (meeting_) {
+    meeting_->watch->set_last_words(std::move(last_words));
+  }
+}
+
+}  // namespace transnormer::dist
