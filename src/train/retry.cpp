@@ -18,19 +18,25 @@ bool is_of_retry(const log::NoteEvent& note) {
   return note.name == kRetried;
 }
 
-void start_again(TrainingRun& run, std::int64_t sound_until) {
+// Rank 0 chooses, since it alone may find and set aside damaged ones.
+StartingPoint choose_again(const TrainingRun& run, std::int64_t sound_until) {
   StartingPoint start;
-  const std::string chosen = run.world.word_of_first([&] {
+  const std::string place = run.world.word_of_first([&] {
     start = newest_sound(run.directory, sound_until);
     if (!start.checkpoint && run.forked_from) {
       start.checkpoint = Checkpoint::open(*run.forked_from);
     }
     return start.checkpoint ? start.checkpoint->path().string() : "";
   });
-  if (!run.world.is_first() && !chosen.empty()) {
-    start.checkpoint = Checkpoint::open(chosen);
+  if (!run.world.is_first() && !place.empty()) {
+    start.checkpoint = Checkpoint::open(place);
   }
   start.way_to_go_on = run.way_to_go_on;
+  return start;
+}
+
+void start_again(TrainingRun& run, std::int64_t sound_until) {
+  StartingPoint start = choose_again(run, sound_until);
   run.warnings = std::move(start.warnings);
   std::erase_if(run.notes, [](const log::NoteEvent& note) { return !is_of_retry(note); });
   if (start.checkpoint) {
@@ -38,6 +44,7 @@ void start_again(TrainingRun& run, std::int64_t sound_until) {
   } else {
     start_anew(run);
   }
+  require_equal_weights(run);
 }
 
 }  // namespace
