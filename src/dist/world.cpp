@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -197,6 +198,15 @@ std::string await(const Store& store, const std::string& key, const std::string&
   }
 }
 
+// Before they watch each other.
+[[noreturn]] void end_without_first(const Watch::Member& self) {
+  if (self.speaks) {
+    std::cerr << "transnormer: " + self.name() +
+                     ": rank 0 has ended before all had met; the job ends\n";
+  }
+  ::_exit(static_cast<int>(ExitStatus::our_fault));
+}
+
 }  // namespace
 
 struct World::Meeting {
@@ -219,6 +229,20 @@ struct World::Meeting {
     return size == 1 ? Group() : Group(rank, size, engine(name, rank, size), progress);
   }
 
+  void meet(const Launch& launch, const Arrival& self) {
+    if (store->add("taken/" + std::to_string(launch.rank), 1) > 1) {
+      throw UserError(self.member.name() +
+                      ": another process has this rank already; each needs its "
+                      "own, from 0 to one less than their number");
+    }
+    set(store, key_of(launch.rank), self.text());
+    if (launch.rank == 0) {
+      open(launch, self);
+    } else {
+      join(launch, self);
+    }
+  }
+
   // Of the first process.
   void open(const Launch& launch, const Arrival& self) {
     std::vector<Watch::Member> members;
@@ -226,8 +250,9 @@ struct World::Meeting {
       for (Arrival& arrival : receive(store, self, timeout)) {
         members.push_back(std::move(arrival.member));
       }
-    } catch (const UserError&) {
+    } catch (const std::exception&) {
       set(store, "start", "the first process found a fault");
+      wait_until_heard(launch.size);
       throw;
     }
     auto door = std::make_unique<Watch::Door>(address);
@@ -237,12 +262,25 @@ struct World::Meeting {
     watch = std::make_unique<Watch>(std::move(door), std::move(members), progress, timeout);
   }
 
+  // The store ends with the first process, so those who have come must know by then.
+  void wait_until_heard(int size) const {
+    const auto until = Clock::now() + 2s;
+    std::int64_t others = 0;
+    for (int rank = 1; rank < size; ++rank) {
+      others += store->check({key_of(rank)}) ? 1 : 0;
+    }
+    while (store->add("heard", 0) < others && Clock::now() < until) {
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+
   // Of the others.
   void join(const Launch& launch, const Arrival& self) {
     const std::string start = await(store, "start",
                                     self.member.name() + ": rank 0 has not come within " +
                                         seconds_text(timeout) + " (distributed.timeout_s)",
                                     timeout + kPatience);
+    store->add("heard", 1);
     const auto size = parse_integer(start);
     if (!size) {
       throw FirstHasFault();
@@ -290,19 +328,19 @@ World::World(const Launch& launch, Milliseconds timeout, const std::string& iden
                                           (launch.rank == 1 || launch.local_rank == 0)},
                      .size = launch.size,
                      .identity = identity};
-  const Store& store = meeting_->store;
-  if (store->add("taken/" + std::to_string(launch.rank), 1) > 1) {
-    throw UserError(self.member.name() +
-                    ": another process has this rank already; each needs its "
-                    "own, from 0 to one less than their number");
+  try {
+    meeting_->meet(launch, self);
+  } catch (const c10::Error&) {  // of the store, which a launcher keeps, or the first process
+    if (launch.rank == 0) {
+      throw;
+    }
+    end_without_first(self.member);
   }
-  set(store, key_of(launch.rank), self.text());
-  if (launch.rank == 0) {
-    meeting_->open(launch, self);
-  } else {
-    meeting_->join(launch, self);
+  try {
+    all_ = meeting_->group("all", launch.rank, launch.size);
+  } catch (const CollectiveError& error) {
+    end_by_collective(error.what());
   }
-  all_ = meeting_->group("all", launch.rank, launch.size);
   on_device_ = all_;
 }
 
@@ -351,7 +389,11 @@ std::string World::word_of_first(const std::function<std::string()>& word) {
     set(meeting_->store, key, said);
     return said;
   }
-  return await(meeting_->store, key, "", std::nullopt);
+  try {
+    return await(meeting_->store, key, "", std::nullopt);
+  } catch (const c10::Error& error) {
+    throw CollectiveError(first_line(error.what_without_backtrace()));
+  }
 }
 
 void World::require_same(
