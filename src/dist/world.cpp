@@ -442,8 +442,6 @@ void World::form_groups(const DistributedConfig& config, at::Device device,
   const std::string samples = "samples/" + std::to_string(rank() % share);
   sequence_ = meeting_->group(sequence, rank() % share, share);
   samples_ = share == 1 ? all_ : meeting_->group(samples, rank() / share, sequences);
-  sequence_on_host_ = sequence_;
-  samples_on_host_ = samples_;
   meeting_->watch_gpu();
 }
 

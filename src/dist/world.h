@@ -58,9 +58,6 @@ class World {
   // that share out the samples. Both for tensors of the device and of the CPU.
   [[nodiscard]] const Group& sequence() const { return sequence_; }
   [[nodiscard]] const Group& samples() const { return samples_; }
-  // The same for tensors on the CPU.
-  [[nodiscard]] const Group& sequence_on_host() const { return sequence_on_host_; }
-  [[nodiscard]] const Group& samples_on_host() const { return samples_on_host_; }
 
   // `sequence_parallel` neighbouring ranks share a sequence. On a GPU the groups get engines of
   // for_gpu, and where a collective there fails or takes too long, this process ends as by
@@ -96,8 +93,6 @@ class World {
   Group on_device_;
   Group sequence_;
   Group samples_;
-  Group sequence_on_host_;
-  Group samples_on_host_;
 };
 
 // The world of one.
