@@ -4,7 +4,6 @@ one line that names who is at fault."""
 import os
 import signal
 import socket
-import subprocess
 import time
 import unittest
 
@@ -16,7 +15,7 @@ MARGIN = 8  # for a machine that does much else
 SHARDED = "distributed.shard_optimizer=true"
 
 
-class AJob(jobs.JobsTest):
+class EndingTest(jobs.JobsTest):
     def start(self, run, ranks, settings=()):
         return self.folder.start_training(run, ranks, [*jobs.ENDLESS, *settings])
 
@@ -36,8 +35,8 @@ class AJob(jobs.JobsTest):
         self.assert_same_bits(run, "whole")
         self.assertEqual(self.folder.column(run, "train", "step"), list(range(1, end + 1)))
 
-    # --- Signals.
 
+class AJobThatIsAskedToStop(EndingTest):
     def assert_stops(self, number, status, target, ranks=2, settings=()):
         """target: the process among all, by rank; -1 is the one that started them."""
         run = f"run{number}-{target}"
@@ -51,18 +50,18 @@ class AJob(jobs.JobsTest):
         self.assertEqual(self.folder.events(run).count("interrupted"), 1)
         return run
 
-    def test_that_any_rank_is_asked_to_stop_saves_once_and_stops(self):
+    def test_at_any_rank_saves_once_and_stops(self):
         for rank in (0, 1, 2):
             self.assert_stops(signal.SIGTERM, 143, rank, ranks=3)
         run = self.assert_stops(signal.SIGINT, 130, 1)
         self.assert_goes_on_to_the_same_bits(run, 2)
 
-    def test_whose_starter_is_asked_to_stop_saves_once_and_stops(self):
+    def test_at_its_starter_saves_once_and_stops(self):
         self.assert_stops(signal.SIGTERM, 143, -1)
         run = self.assert_stops(signal.SIGINT, 130, -1, settings=[SHARDED])
         self.assert_goes_on_to_the_same_bits(run, 2, [SHARDED])
 
-    def test_that_all_processes_are_asked_to_stop_saves_once_and_stops(self):
+    def test_at_all_processes_saves_once_and_stops(self):
         with self.start("run", 3) as job:
             for process in [*self.under_way("run", job, 3).values(), job.pid]:
                 os.kill(process, signal.SIGTERM)
@@ -71,7 +70,7 @@ class AJob(jobs.JobsTest):
             self.assert_all_gone(job)
         self.assertEqual(self.folder.events("run").count("saved"), 1)
 
-    def test_that_any_process_is_asked_to_save_saves_once_and_goes_on(self):
+    def test_or_to_save_at_any_process_saves_once_and_goes_on(self):
         with self.start("run", 2) as job:
             processes = self.under_way("run", job, 2) | {-1: job.pid}
             for saves, target in enumerate((0, 1, -1), start=1):
@@ -84,7 +83,7 @@ class AJob(jobs.JobsTest):
         self.assertEqual(self.folder.events("run").count("saved"), 4)
         self.assert_goes_on_to_the_same_bits("run", 2)
 
-    def test_that_is_stopped_during_validation_validates_again_when_it_goes_on(self):
+    def test_during_validation_validates_again_when_it_goes_on(self):
         (self.folder.path / "valid.txt").write_text("the river ran over stones and sang\n" * 4000)
         settings = ["train.steps=4", "validation.every=3", "validation.batch_size=1"]
         self.folder.train("whole", 2, settings)
@@ -98,7 +97,7 @@ class AJob(jobs.JobsTest):
         self.assertEqual(self.folder.column("run", "valid", "loss"),
                          self.folder.column("whole", "valid", "loss"))
 
-    def test_that_is_asked_to_stop_before_it_trains_stops(self):
+    def test_before_it_trains_stops(self):
         with self.start("run", 2) as job:
             self.until(lambda: len(job.ranks()) == 2, job)
             job.send(signal.SIGTERM)
@@ -107,8 +106,8 @@ class AJob(jobs.JobsTest):
             self.assertEqual(outcome.faults(), ["transnormer: stopped by SIGTERM"])
             self.assert_all_gone(job)
 
-    # --- Death.
 
+class AJobThatLosesARank(EndingTest):
     def assert_ends(self, job, begun, bound=BOUND):
         outcome = job.wait(bound + MARGIN + 60)
         took = time.monotonic() - begun
@@ -124,7 +123,7 @@ class AJob(jobs.JobsTest):
         self.assertIn(words, faults[0])
         self.assertIn(f"rank {rank}", faults[0])
 
-    def test_of_which_any_rank_is_killed_ends_within_ten_seconds(self):
+    def test_ends_within_ten_seconds_and_names_it(self):
         for victim in (0, 1, 2):
             run = f"run{victim}"
             with self.start(run, 3, ["checkpoint.every=5"]) as job:
@@ -142,14 +141,14 @@ class AJob(jobs.JobsTest):
             self.folder.train(run, 3, [*jobs.ENDLESS, f"train.steps={step}"])
             self.assertEqual(self.folder.column(run, "train", "step"), list(range(1, step + 1)))
 
-    def test_whose_starter_is_killed_ends(self):
+    def test_or_its_starter_ends(self):
         with self.start("run", 2) as job:
             self.under_way("run", job, 2)
             os.kill(job.pid, signal.SIGKILL)
             job.wait()
             self.assert_all_gone(job)
 
-    def test_of_which_a_rank_is_killed_finishes_the_save_in_flight(self):
+    def test_finishes_the_save_in_flight(self):
         settings = ["train.steps=40", "checkpoint.every=4", "checkpoint.keep_last=100",
                     "validation.every=0"]
         self.folder.train("whole", 2, settings)
@@ -163,7 +162,7 @@ class AJob(jobs.JobsTest):
         for step in (step for step in steps if step <= 40):
             self.assertTrue(self.folder.bits("run", step) == self.folder.bits("whole", step))
 
-    def test_of_which_a_rank_stands_still_ends_after_the_timeout(self):
+    def test_that_stands_still_ends_after_the_timeout_and_names_it(self):
         for victim in (1, 0):
             run = f"run{victim}"
             with self.start(run, 2, ["distributed.timeout_s=3"]) as job:
@@ -174,9 +173,7 @@ class AJob(jobs.JobsTest):
                 self.assertGreater(time.monotonic() - begun, 3)
                 self.assert_names(outcome, victim, "has not answered")
 
-    # --- Faults of one rank.
-
-    def test_that_finds_its_data_gone_ends_with_one_line_and_the_run_can_go_on(self):
+    def test_because_its_data_are_gone_says_so_once(self):
         with self.start("run", 2, ["checkpoint.every=5"]) as job:
             self.until(lambda: "saved" in self.folder.events("run"), job)
             before = self.folder.latest("run")
@@ -191,7 +188,7 @@ class AJob(jobs.JobsTest):
         self.assertGreaterEqual(self.folder.latest("run"), before)
         self.assertEqual(self.folder.events("run").count("done"), 0)
 
-    def test_leaves_the_run_to_the_next_command_as_soon_as_it_has_ended(self):
+    def test_leaves_the_run_to_the_next_command(self):
         with self.start("run", 2, ["checkpoint.every=5"]) as job:
             self.until(lambda: "saved" in self.folder.events("run"), job)
             refused = self.folder.run(self.folder.training("run") + ["--nproc", 2])

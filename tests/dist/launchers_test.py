@@ -25,7 +25,7 @@ class Torchrun(jobs.JobsTest):
         self.folder.train("whole", 2)
         outcome = self.folder.run(self.command("run", 2))
         self.assertEqual(outcome.status, 0, outcome.err)
-        self.assertIn("processes: 2 processes by torchrun", outcome.err)
+        self.assertIn("2 processes by torchrun", outcome.err)
         self.assert_same_bits("run", "whole")
 
     def test_starts_a_job_again_of_which_a_rank_was_killed_and_it_goes_on_by_itself(self):
@@ -61,7 +61,7 @@ class Mpirun(jobs.JobsTest):
         self.folder.train("one", 1)
         outcome = self.folder.run([*mpirun(), "-n", 3, *self.folder.training("run")], self.own)
         self.assertEqual(outcome.status, 0, outcome.err)
-        self.assertIn("processes: 3 processes by mpirun", outcome.err)
+        self.assertIn("3 processes by mpirun", outcome.err)
         self.assert_same_losses("run", "one", 2e-6)
 
     def test_ends_a_job_of_which_a_rank_was_killed(self):
@@ -109,7 +109,7 @@ class Srun(jobs.JobsTest):
         with self.start(2) as job:
             outcome = job.wait()
         self.assertEqual(outcome.status, 0, outcome.err)
-        self.assertIn("processes: 2 processes by srun", outcome.err)
+        self.assertIn("2 processes by srun", outcome.err)
         self.assert_same_bits("run", "whole")
 
     def test_saves_once_when_it_hands_a_signal_to_all(self):
