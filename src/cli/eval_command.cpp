@@ -99,7 +99,7 @@ ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
   ops::configure_threads(useful_threads(train.threads, launch.local_size), train.deterministic);
   form_groups(world, loaded.config.distributed, device);
   if (world.size() > 1) {
-    log::info("processes: " + world.describe());
+    log::info(world.describe());
   }
   const Precision precision = options.precision.value_or(Precision::fp32);
   // The window is the one the model was trained with, whatever config names the text, unless --set
