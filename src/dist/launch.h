@@ -34,7 +34,7 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 // contradict each other.
 [[nodiscard]] Launch resolve_launch(const Environment& variable);
 
-// For people: "2 processes by torchrun, 2 on each machine, meeting at 127.0.0.1:29500".
+// For people: "4 processes by torchrun, 2 on this machine, meeting at node1:29500".
 [[nodiscard]] std::string describe(const Launch& launch);
 
 // The first machine of a list as Slurm writes it: "node[03-05,9],other" -> "node03".
