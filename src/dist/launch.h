@@ -10,7 +10,7 @@
 namespace transnormer::dist {
 
 struct Launch {
-  std::string launcher;  // for people; empty: a process by itself
+  std::string launcher = {};  // for people; empty: a process by itself
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // on this machine
