@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -15,6 +16,11 @@
 #include "dist/group.h"
 
 namespace transnormer::dist {
+
+// LibTorch's record of collectives notes a group's first one without a lock, which is for processes
+// of one thread. Read when the first group is made.
+[[maybe_unused]] inline const int kNoRecord =
+    ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
 
 // Runs `body` in `size` threads, each with its place in one group; rethrows the first failure.
 inline void with_group(int size, const std::function<void(const Group&)>& body) {
