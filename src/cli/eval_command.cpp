@@ -16,6 +16,7 @@
 #include "log/console.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
+#include "ops/runtime/nccl.h"
 #include "task/objective.h"
 #include "util/file.h"
 #include "util/processors.h"
@@ -81,7 +82,7 @@ void form_groups(dist::World& world, DistributedConfig config, at::Device device
   if (world.size() == 1) {
     config.sequence_parallel = 1;
   }
-  world.form_groups(config, device);
+  world.form_groups(config, device, ops::nccl_engines(device));
 }
 
 ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
@@ -114,8 +115,8 @@ ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
                                   .context_window = options.context_window,
                                   .per_item_file = world.is_first() ? options.per_token : "",
                                   .compute = ops::scalar_type(precision),
-                                  .sequence = world.sequence_on_host(),
-                                  .batches = world.samples_on_host()};
+                                  .sequence = world.sequence(),
+                                  .batches = world.samples()};
   const Objective& learned = objective(checkpoint.config().train.objective);
   std::unique_ptr<Evaluator> evaluator;
   // The first one prepares the data; then the others find it.

@@ -93,6 +93,11 @@ ExitStatus run_in_world(const dist::Launch& launch, const Work& work) {
     world = dist::World(launch, timeout, identity());
   } catch (const dist::FirstHasFault&) {
     return ExitStatus::user_fault;
+  } catch (const StoppedError& stopped) {
+    if (launch.rank == 0) {
+      throw;
+    }
+    return stopped.status();
   } catch (...) {
     if (fault && launch.rank == 0) {
       return ExitStatus::user_fault;

@@ -207,6 +207,20 @@ std::string await(const Store& store, const std::string& key, const std::string&
   ::_exit(static_cast<int>(ExitStatus::our_fault));
 }
 
+// Of the collectives that were begun; empty: none so far.
+std::string fault_of_gpu(const Engine& engine) {
+  switch (engine.backend->getError()) {
+    case c10d::ErrorType::SUCCESS:
+      return "";
+    case c10d::ErrorType::TIMEOUT:
+      return "a collective of the GPUs timed out";
+    case c10d::ErrorType::COMM_ERROR:
+    case c10d::ErrorType::REMOTE_ERROR:
+      break;
+  }
+  return "a collective of the GPUs failed (NCCL_DEBUG=WARN tells more)";
+}
+
 }  // namespace
 
 struct World::Meeting {
@@ -216,17 +230,63 @@ struct World::Meeting {
   std::shared_ptr<Progress> progress = std::make_shared<Progress>();
   std::int64_t words = 0;  // of the first, so far
   std::unique_ptr<Watch> watch;
+  EngineMaker for_gpu = {};          // empty: the device is a CPU
+  std::shared_ptr<Engine> all = {};  // that of the group of all
+  std::vector<std::shared_ptr<Engine>> on_gpu = {};
+  std::jthread gpu_watch = {};
 
-  [[nodiscard]] std::shared_ptr<Engine> engine(const std::string& name, int rank, int size) const {
+  template <typename Make>
+  [[nodiscard]] static std::shared_ptr<Engine> made(const Make& make) {
     try {
-      return gloo_engine(c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, address,
-                         timeout);
+      return make();
+    } catch (const UserError&) {
+      throw;
     } catch (const std::exception& error) {
       throw CollectiveError(first_line(error.what()));
     }
   }
-  [[nodiscard]] Group group(const std::string& name, int rank, int size) const {
-    return size == 1 ? Group() : Group(rank, size, engine(name, rank, size), progress);
+  [[nodiscard]] std::shared_ptr<Engine> host_engine(const std::string& name, int rank,
+                                                    int size) const {
+    return made([&] {
+      return gloo_engine(c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, address,
+                         timeout);
+    });
+  }
+  void add_gpu(Engine& engine, const std::string& name, int rank, int size) {
+    if (for_gpu) {
+      engine.of_device = made([&] {
+        return for_gpu({.store = c10::make_intrusive<c10d::PrefixStore>("gpu/" + name, store),
+                        .rank = rank,
+                        .size = size,
+                        .timeout = timeout});
+      });
+      on_gpu.push_back(engine.of_device);
+    }
+  }
+  [[nodiscard]] Group group(const std::string& name, int rank, int size) {
+    if (size == 1) {
+      return {};
+    }
+    const std::shared_ptr<Engine> engine = host_engine(name, rank, size);
+    add_gpu(*engine, name, rank, size);
+    return {rank, size, engine, progress};
+  }
+
+  // The host waits for a GPU that waits in vain, and is told nothing; c10d's own thread finds out.
+  void watch_gpu() {
+    if (on_gpu.empty()) {
+      return;
+    }
+    gpu_watch = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        for (const std::shared_ptr<Engine>& engine : on_gpu) {
+          if (const std::string fault = fault_of_gpu(*engine); !fault.empty()) {
+            watch->end_by_collective(fault);
+          }
+        }
+        std::this_thread::sleep_for(kLook);
+      }
+    });
   }
 
   void meet(const Launch& launch, const Arrival& self) {
@@ -337,7 +397,8 @@ World::World(const Launch& launch, Milliseconds timeout, const std::string& iden
     end_without_first(self.member);
   }
   try {
-    all_ = meeting_->group("all", launch.rank, launch.size);
+    meeting_->all = meeting_->host_engine("all", launch.rank, launch.size);
+    all_ = Group(launch.rank, launch.size, meeting_->all, meeting_->progress);
   } catch (const CollectiveError& error) {
     end_by_collective(error.what());
   }
@@ -354,7 +415,8 @@ std::string World::describe() const {
   return dist::describe(launch_) + (meeting_ ? ", over the interface of " + meeting_->address : "");
 }
 
-void World::form_groups(const DistributedConfig& config, at::Device device) {
+void World::form_groups(const DistributedConfig& config, at::Device device,
+                        const EngineMaker& for_gpu) {
   const int share = static_cast<int>(config.sequence_parallel);
   if (size() % share != 0) {
     throw UserError(
@@ -362,21 +424,25 @@ void World::form_groups(const DistributedConfig& config, at::Device device) {
         " ranks cannot share a sequence where there are " + std::to_string(size()) +
         (size() == 1 ? " (start several: --nproc)" : "; their number must be a multiple"));
   }
-  const bool for_gpu = config.backend == DistributedBackend::nccl;
-  if (for_gpu && device.is_cpu()) {
+  if (config.backend == DistributedBackend::nccl && device.is_cpu()) {
     throw UserError(
         "distributed.backend: \"nccl\" is for GPUs; on a CPU it is \"gloo\" (or \"auto\")");
+  }
+  if (config.backend == DistributedBackend::gloo && !device.is_cpu()) {
+    throw UserError(
+        "distributed.backend: \"gloo\" is for CPUs; on a GPU it is \"nccl\" (or \"auto\")");
   }
   if (!meeting_) {
     return;
   }
+  meeting_->for_gpu = for_gpu;
+  meeting_->add_gpu(*meeting_->all, "all", rank(), size());
   const int sequences = size() / share;
   const std::string sequence = "sequence/" + std::to_string(rank() / share);
   const std::string samples = "samples/" + std::to_string(rank() % share);
   sequence_ = meeting_->group(sequence, rank() % share, share);
   samples_ = share == 1 ? all_ : meeting_->group(samples, rank() / share, sequences);
-  sequence_on_host_ = sequence_;
-  samples_on_host_ = samples_;
+  meeting_->watch_gpu();
 }
 
 std::string World::word_of_first(const std::function<std::string()>& word) {

@@ -10,6 +10,7 @@
 #include "model/weights.h"
 #include "ops/runtime/device.h"
 #include "ops/runtime/device_memory.h"
+#include "ops/runtime/nccl.h"
 #include "optim/registry.h"
 #include "task/batch_loader.h"
 #include "task/objective.h"
@@ -254,7 +255,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   ops::configure_threads(config.train.threads, config.train.deterministic,
                          world.launch().local_size);
   world.require_same(config_to_json(config), difference);
-  world.form_groups(config.distributed, device);
+  world.form_groups(config.distributed, device, ops::nccl_engines(device));
   require_that_ranks_fit(config, world);
 
   TrainingState state;

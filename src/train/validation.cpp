@@ -26,8 +26,8 @@ std::optional<Report> validate(const TrainingRun& run, const std::function<bool(
        .compute = ops::scalar_type(config.train.precision),
        .on_progress = [&bar](std::int64_t done) { bar.update(done); },
        .should_stop = should_stop,
-       .sequence = run.world.sequence_on_host(),
-       .batches = run.world.samples_on_host()});
+       .sequence = run.world.sequence(),
+       .batches = run.world.samples()});
   return sums ? std::optional(run.task->report(*sums)) : std::nullopt;
 }
 
