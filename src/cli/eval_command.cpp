@@ -13,6 +13,7 @@
 #include "cli/processes.h"
 #include "config/load.h"
 #include "data/prepare.h"
+#include "dist/watch.h"
 #include "log/console.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
@@ -97,7 +98,8 @@ ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
   const Checkpoint checkpoint = opened ? *std::move(opened) : Checkpoint::open(path);
   const LoadedConfig loaded = config_of(options, checkpoint);
   const TrainConfig& train = loaded.config.train;
-  ops::configure_threads(useful_threads(train.threads, launch.local_size), train.deterministic);
+  const int sharing = world.count_alike(dist::machine_name() + ' ' + affinity());
+  ops::configure_threads(useful_threads(train.threads, sharing), train.deterministic);
   form_groups(world, loaded.config.distributed, device);
   if (world.size() > 1) {
     log::info(world.describe());

@@ -63,7 +63,7 @@ class Reader {
  private:
   [[noreturn]] void lack(const char* name, const std::string& because) const {
     throw UserError(launcher_ + ": " + because + ", but " + name +
-                    " is not; set it, or unset the others to train in one process");
+                    " is not; set it, or unset what tells of other processes");
   }
 
   const Environment& variable_;
@@ -281,9 +281,11 @@ std::string describe(const Launch& launch) {
   if (launch.size == 1) {
     return "one process";
   }
-  return format_count(launch.size) + " processes by " + launch.launcher + ", " +
-         format_count(launch.local_size) + " on this machine, meeting at " + launch.host + ':' +
-         std::to_string(launch.port);
+  const std::string all = format_count(launch.size) + " processes by " + launch.launcher;
+  return launch.local_size == launch.size
+             ? all
+             : all + ", " + format_count(launch.local_size) + " on this machine, meeting at " +
+                   launch.host + ':' + std::to_string(launch.port);
 }
 
 std::string first_host(const std::string& list) {

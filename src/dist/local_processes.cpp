@@ -29,8 +29,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kStarter = "TRANSNORMER_NPROC";  // the starter's process number
-// For the others, once one has ended: they need less where they can end by themselves.
+// For the others, once one has ended; and once the first has, whose end they need not wait for.
 constexpr auto kFarewell = std::chrono::seconds(9);
+constexpr auto kLastFarewell = std::chrono::seconds(2);
 
 std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -203,6 +204,9 @@ int run_local_processes(int count) {
     if (family.first_ended() && !until) {
       until = Clock::now() + kFarewell;
     }
+    if (family.first().has_ended && *until > Clock::now() + kLastFarewell) {
+      until = Clock::now() + kLastFarewell;
+    }
   }
   // Where the first one stands still, or waits for one that never came, the other's end counts.
   return status_of(family.first().has_ended ? family.first() : family.first_ended().value());
@@ -218,6 +222,7 @@ void follow_starter() {
     return;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_NAME, "transnormer");          // else it is that of the link it was started by
   if (parse_integer(starter) != ::getppid()) {  // it ended before
     ::_exit(static_cast<int>(ExitStatus::our_fault));
   }

@@ -237,7 +237,7 @@ struct Watch::State {
   [[nodiscard]] std::string fault_of_collective(const std::string& what) const {
     return is_late(what) ? " has not answered for " +
                                format_significant(static_cast<double>(timeout.count()) / 1000) +
-                               " s (distributed.timeout_s)"
+                               " s (distributed.timeout_s); the job ends"
                          : " no longer takes part: " + what;
   }
 

@@ -412,17 +412,19 @@ std::string World::name() const {
 }
 
 std::string World::describe() const {
-  return dist::describe(launch_) + (meeting_ ? ", over the interface of " + meeting_->address : "");
+  const bool spread = launch_.local_size < launch_.size;
+  return dist::describe(launch_) + (spread ? ", over the interface of " + meeting_->address : "");
 }
 
 void World::form_groups(const DistributedConfig& config, at::Device device,
                         const EngineMaker& for_gpu) {
   const int share = static_cast<int>(config.sequence_parallel);
   if (size() % share != 0) {
-    throw UserError(
-        "distributed.sequence_parallel: " + std::to_string(share) +
-        " ranks cannot share a sequence where there are " + std::to_string(size()) +
-        (size() == 1 ? " (start several: --nproc)" : "; their number must be a multiple"));
+    throw UserError("distributed.sequence_parallel: " + std::to_string(share) +
+                    " ranks cannot share a sequence where there " +
+                    (size() == 1 ? "is one; start a multiple of "
+                                 : "are " + std::to_string(size()) + "; start a multiple of ") +
+                    std::to_string(share) + " processes (--nproc)");
   }
   if (config.backend == DistributedBackend::nccl && device.is_cpu()) {
     throw UserError(
@@ -460,6 +462,11 @@ std::string World::word_of_first(const std::function<std::string()>& word) {
   } catch (const c10::Error& error) {
     throw CollectiveError(first_line(error.what_without_backtrace()));
   }
+}
+
+int World::count_alike(const std::string& text) const {
+  const std::vector<std::string> all = all_.gather(text);
+  return static_cast<int>(std::ranges::count(all, text));
 }
 
 void World::require_same(

@@ -76,6 +76,9 @@ class World {
                     const std::function<std::string(const std::string& first,
                                                     const std::string& other)>& difference) const;
 
+  // How many processes, this one too, say the same.
+  [[nodiscard]] int count_alike(const std::string& text) const;
+
   // --- The end. Where another process fails, is killed, lost or hangs, this one ends on the way.
   // Watch::report; true in a world of one.
   bool report(ExitStatus status, const std::vector<std::string>& faults);

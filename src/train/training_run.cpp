@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "config/load.h"
+#include "dist/watch.h"
 #include "model/attention/registry.h"
 #include "model/footprint.h"
 #include "model/graphed_pass.h"
@@ -21,6 +22,7 @@
 #include "train/validation.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/processors.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -253,7 +255,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   require_what_training_reads(config);
   const at::Device device = ops::select_device(config.train.device, world.launch().local_rank);
   ops::configure_threads(config.train.threads, config.train.deterministic,
-                         world.launch().local_size);
+                         world.count_alike(dist::machine_name() + ' ' + affinity()));
   world.require_same(config_to_json(config), difference);
   world.form_groups(config.distributed, device, ops::nccl_engines(device));
   require_that_ranks_fit(config, world);
