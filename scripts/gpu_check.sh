@@ -2,8 +2,8 @@
 # What only a machine with an NVIDIA GPU can tell, in one command and at most ten minutes: the build
 # with the GPU's kernels, every operator against the CPU in double precision and the other tests
 # labelled gpu, training on the GPU against the CPU, resuming to the same bits, the other ways to the
-# same results (TRANSNORMER_OPERATORS) by losses and speed, and speed, share of the peak and memory
-# beside PyTorch's own.
+# same results (TRANSNORMER_OPERATORS) by losses and speed, several processes where there are several
+# GPUs, and speed, share of the peak and memory beside PyTorch's own.
 # Needs no network where the set-up of scripts/build.sh is there. Exits 2 where there is no GPU.
 #   scripts/gpu_check.sh          builds first
 #   scripts/gpu_check.sh --built  takes build/ as it is, for a machine that cannot build
@@ -201,6 +201,102 @@ print(f", {memory:.1f} GiB at most, {tflops:.0f} TFLOP/s: {share:.1%} of what pl
   }
 }
 
+# same_losses NAME OTHER: of two runs, update by update, to 1e-3.
+same_losses() {
+  paste <(numbers "$1" loss) <(numbers "$2" loss) | "$python" -c '
+import sys
+pairs = [tuple(map(float, line.split())) for line in sys.stdin]
+worst = max(abs(a - b) / a for a, b in pairs)
+print(f"  {sys.argv[1]}: largest relative difference of {len(pairs)} losses {worst:.1e}")
+sys.exit(not (len(pairs) == 20 and worst < 1e-3))' "$2" ||
+    fail "losses of \"$2\" differ from those of \"$1\" by more than 1e-3"
+}
+
+several=(configs/quickstart.json --device cuda --set data.train=data/fixture/train.txt
+  --set data.valid=data/fixture/valid.txt --set data.test=data/fixture/test.txt
+  --set validation.every=0 --set checkpoint.every=0 --set log.grad_stats_every=0)
+
+# equal_ranks GPUS: the same losses from 1, 2 and all ranks, and by the other ways to share the work.
+equal_ranks() {
+  local ranks
+  local options=("${several[@]}" --precision fp32 --set train.steps=20 --set log.every=1
+    --set train.global_batch_size=$((8 * $1)))
+  for ranks in $(printf '%s\n' 1 2 "$1" | uniq); do
+    train "ranks-$ranks" "${options[@]}" --nproc "$ranks"
+    ((ranks == 1)) || same_losses ranks-1 "ranks-$ranks"
+  done
+  train sharded-optimizer "${options[@]}" --nproc 2 --set distributed.shard_optimizer=true
+  same_losses ranks-1 sharded-optimizer
+  train sequence-parallel "${options[@]}" --nproc 2 --set distributed.sequence_parallel=2
+  same_losses ranks-1 sequence-parallel
+}
+
+# end_by_kill GPUS: kill -9 of one rank ends all within ten seconds, by one line.
+end_by_kill() {
+  local job began status=0
+  "$transnormer" train "${several[@]}" --nproc "$1" --run-dir "$work/killed" \
+    --set data.cache_dir="$work/cache" --set train.steps=1000000 --set log.every=1 \
+    --set train.global_batch_size=$((8 * $1)) >"$work/killed.log" 2>&1 &
+  job=$!
+  for _ in {1..120}; do
+    grep -qs '"kind":"train"' "$work/killed/metrics.jsonl" && break
+    sleep 0.5
+  done
+  began=$(date +%s)
+  kill -9 "$(pgrep -P "$job" | tail -n 1)" || fail "no rank of the run is there to be killed"
+  wait "$job" || status=$?
+  echo "  status $status after $(($(date +%s) - began)) s: $(tail -n 1 "$work/killed.log")"
+  (($(date +%s) - began <= 10 && status == 1)) ||
+    fail "the ranks must end within 10 s, by status 1"
+  (($(grep -c "killed or lost" "$work/killed.log") == 1)) || {
+    cat "$work/killed.log" >&2
+    fail "one line must name the lost rank (see above)"
+  }
+}
+
+# scaling GPUS: tokens/s in bf16 of a model that is some work, 32 samples a GPU.
+scaling() {
+  local ranks
+  for ranks in 1 "$1"; do
+    if ((SECONDS - several_began > 75)); then
+      echo "  speed: left out, it would take too long"
+      return
+    fi
+    train "speed-$ranks" "${several[@]}" --precision bf16 --nproc "$ranks" --set model.dim=1024 \
+      --set model.heads=8 --set model.layers=12 --set data.tokens_per_sample=512 \
+      --set train.steps=30 --set log.every=10 --set train.global_batch_size=$((32 * ranks))
+  done
+  paste <(numbers speed-1 tokens_per_s) <(numbers "speed-$1" tokens_per_s) | "$python" -c '
+import sys
+one, all_ = map(float, sys.stdin.readlines()[-1].split())
+ranks = int(sys.argv[1])
+print(f"  1 GPU {one:,.0f}, {ranks} GPUs {all_:,.0f} tokens/s: {all_ / one / ranks:.2f} of {ranks} times")
+' "$1"
+}
+
+# Some two minutes.
+check_several() {
+  local gpus=$1 status=0
+  if ((gpus == 1)); then
+    "$transnormer" train "${several[@]}" --nproc 2 --run-dir "$work/crowded" \
+      --set data.cache_dir="$work/cache" >"$work/crowded.log" 2>&1 || status=$?
+    sed 's/^/  /' "$work/crowded.log"
+    ((status == 2 && $(grep -c "needs one of its own" "$work/crowded.log") == 1)) ||
+      fail "two processes on one GPU must be refused by one line, with status 2"
+    return
+  fi
+  several_began=$SECONDS
+  equal_ranks "$gpus"
+  end_by_kill "$gpus"
+  scaling "$gpus"
+}
+
+if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then
+  gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l)
+else
+  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
+fi
+
 say "GPU: $gpu"
 if ((build)); then
   scripts/build.sh transnormer ops_cuda_test train_cuda_test
@@ -219,6 +315,8 @@ say "A hundred updates of the quickstart's model"
 train_a_while
 say "configs/tiny.json in bf16 by other ways to the same results"
 compare_losses
+say "Several processes, $gpus GPU(s)"
+check_several "$gpus"
 say "The ways by speed: 1,365 wide, 50,265 words in bf16, 16 x 512 tokens"
 compare_speed configs/wikitext103_sp_t2.json --batch-size 16 --set model.vocab_size=50265
 say "The published model in bf16, 32 x 512 tokens"

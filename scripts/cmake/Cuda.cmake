@@ -1,6 +1,7 @@
 # The GPU's side, a library of its own (src/ops/cuda) that the program loads where there is a GPU.
 # TRANSNORMER_CUDA: AUTO makes it where a CUDA toolkit is found that fits LibTorch, ON insists, OFF
-# leaves it out; a GPU is then still used, by LibTorch's own operations. Sets TRANSNORMER_HAS_CUDA.
+# leaves it out; a GPU is then still used, by LibTorch's own operations. Sets TRANSNORMER_HAS_CUDA,
+# and TRANSNORMER_HAS_NCCL where the library can make NCCL's groups of processes as well.
 set(TRANSNORMER_CUDA AUTO CACHE STRING "Build the GPU's kernels: AUTO, ON or OFF")
 set_property(CACHE TRANSNORMER_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(TRANSNORMER_CUDA_ARCHITECTURES "80-real;90" CACHE STRING
@@ -137,5 +138,18 @@ if(TRANSNORMER_CUDA STREQUAL "AUTO" OR TRANSNORMER_CUDA)
     message(STATUS "GPU kernels: left out, ${cuda_fault}")
   else()
     message(FATAL_ERROR "TRANSNORMER_CUDA=${TRANSNORMER_CUDA}: ${cuda_fault}")
+  endif()
+endif()
+
+# LibTorch's header of NCCL's groups includes those of cuSOLVER and others, which a toolkit may lack.
+set(TRANSNORMER_HAS_NCCL OFF)
+if(TRANSNORMER_HAS_CUDA)
+  find_path(NCCL_INCLUDE_DIR nccl.h
+    HINTS ${TORCH_LIBRARY_DIR}/../../nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
+  find_path(CUSOLVER_INCLUDE_DIR cusolverDn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)
+  if(NCCL_INCLUDE_DIR AND CUSOLVER_INCLUDE_DIR)
+    set(TRANSNORMER_HAS_NCCL ON)
+  else()
+    message(STATUS "NCCL: left out, nccl.h or cusolverDn.h was not found")
   endif()
 endif()

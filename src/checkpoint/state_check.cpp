@@ -15,6 +15,7 @@ namespace {
 // More updates than a config can ask for, and more than enough tokens.
 constexpr std::int64_t kMostSteps = 1'000'000'000'000'000;
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+constexpr std::int64_t kMostSamples = kMostTokens;
 
 class StateCheck {
  public:
@@ -79,6 +80,8 @@ void check_state(const TrainingState& state, const std::string& name) {
     check.finite("best_valid_loss", state.best_valid_loss);
   }
   check.count("validations_without_gain", state.validations_without_gain, 0, kMostSteps);
+  check.count("divergence_retries", state.divergence_retries, 0, kMostSteps);
+  check.count("samples_passed_over", state.samples_passed_over, 0, kMostSamples);
   check.amount("elapsed_s", state.elapsed_s);
   check.count("loss_tokens", state.loss_tokens, 0, state.tokens);
   check.mean("loss_sum", state.loss_sum, state.loss_tokens);

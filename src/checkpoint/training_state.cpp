@@ -32,6 +32,8 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("validations_without_gain", state.validations_without_gain);
   visit("finished", state.finished);
   visit("finish_reason", state.finish_reason);
+  visit("divergence_retries", state.divergence_retries);
+  visit("samples_passed_over", state.samples_passed_over);
   visit("elapsed_s", state.elapsed_s);
   visit("loss_sum", state.loss_sum);
   visit("loss_tokens", state.loss_tokens);

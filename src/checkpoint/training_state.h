@@ -21,7 +21,7 @@ struct RunningMoments {
 
 // Everything beside weights and optimizer that the next update depends on.
 struct TrainingState {
-  std::int64_t step = 0;               // updates made, skipped ones too: the data position
+  std::int64_t step = 0;               // updates made, skipped ones too
   std::int64_t tokens = 0;             // target tokens seen
   std::int64_t optimizer_updates = 0;  // applied
   double loss_scale = 1;               // fp16
@@ -35,6 +35,9 @@ struct TrainingState {
   std::int64_t validations_without_gain = 0;
   bool finished = false;
   std::string finish_reason;
+  // After divergences (train/retry.h): how often, and how far ahead of `step` the data are.
+  std::int64_t divergence_retries = 0;
+  std::int64_t samples_passed_over = 0;
   double elapsed_s = 0;
   double loss_sum = 0;  // nats since the last train event, so that its mean is exact
   std::int64_t loss_tokens = 0;

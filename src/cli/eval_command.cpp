@@ -10,11 +10,14 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/processes.h"
 #include "config/load.h"
 #include "data/prepare.h"
+#include "dist/watch.h"
 #include "log/console.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
+#include "ops/runtime/nccl.h"
 #include "task/objective.h"
 #include "util/file.h"
 #include "util/processors.h"
@@ -35,6 +38,7 @@ struct EvalOptions {
   std::vector<std::string> sets;
   std::optional<DeviceChoice> device;
   std::optional<Precision> precision;
+  std::optional<std::int64_t> nproc;
 };
 
 constexpr std::array kSplitNames{Named{Split::train, "train"}, Named{Split::valid, "valid"},
@@ -73,14 +77,33 @@ void print_table(const Evaluation& evaluation) {
   std::cout << "\nProtocol: " << evaluation.protocol << ".\n";
 }
 
-ExitStatus run_eval(const EvalOptions& options) {
-  install_signal_handlers();
-  require_replaceable("--per-token", options.per_token, "losses of tokens", "{\"index\":");
-  const at::Device device = ops::select_device(options.device.value_or(DeviceChoice::automatic));
-  const Checkpoint checkpoint = Checkpoint::open(options.checkpoint);
+// The processes of a world share out the batches, and parts of the windows where the config says
+// so.
+void form_groups(dist::World& world, DistributedConfig config, at::Device device) {
+  if (world.size() == 1) {
+    config.sequence_parallel = 1;
+  }
+  world.form_groups(config, device, ops::nccl_engines(device));
+}
+
+ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
+  const dist::Launch& launch = world.launch();
+  const at::Device device =
+      ops::select_device(options.device.value_or(DeviceChoice::automatic), launch.local_rank);
+  std::optional<Checkpoint> opened;
+  const std::string path = world.word_of_first([&] {
+    opened = Checkpoint::open(options.checkpoint);
+    return opened->path().string();
+  });
+  const Checkpoint checkpoint = opened ? *std::move(opened) : Checkpoint::open(path);
   const LoadedConfig loaded = config_of(options, checkpoint);
   const TrainConfig& train = loaded.config.train;
-  ops::configure_threads(useful_threads(train.threads), train.deterministic);
+  const int sharing = world.count_alike(dist::machine_name() + ' ' + affinity());
+  ops::configure_threads(useful_threads(train.threads, sharing), train.deterministic);
+  form_groups(world, loaded.config.distributed, device);
+  if (world.size() > 1) {
+    log::info(world.describe());
+  }
   const Precision precision = options.precision.value_or(Precision::fp32);
   // The window is the one the model was trained with, whatever config names the text, unless --set
   // says otherwise.
@@ -92,9 +115,20 @@ ExitStatus run_eval(const EvalOptions& options) {
                                   .text = options.text,
                                   .window_is_set = is_set(loaded, "data.tokens_per_sample"),
                                   .context_window = options.context_window,
-                                  .per_item_file = options.per_token,
-                                  .compute = ops::scalar_type(precision)};
-  const auto evaluator = objective(checkpoint.config().train.objective).make_evaluator(request);
+                                  .per_item_file = world.is_first() ? options.per_token : "",
+                                  .compute = ops::scalar_type(precision),
+                                  .sequence = world.sequence(),
+                                  .batches = world.samples()};
+  const Objective& learned = objective(checkpoint.config().train.objective);
+  std::unique_ptr<Evaluator> evaluator;
+  // The first one prepares the data; then the others find it.
+  (void)world.word_of_first([&] {
+    evaluator = learned.make_evaluator(request);
+    return "ready";
+  });
+  if (!evaluator) {
+    evaluator = learned.make_evaluator(request);
+  }
   const auto model = checkpoint.load_model(device);
   require_finite_weights(*model, checkpoint.path().string());
   if (const auto warning = slow_precision(precision, device)) {
@@ -102,7 +136,7 @@ ExitStatus run_eval(const EvalOptions& options) {
   }
   const std::optional<Evaluation> evaluation = evaluator->evaluate(*model);
   if (!evaluation) {
-    return *stop_requested();
+    return stop_requested().value_or(ExitStatus::terminated);
   }
   if (options.json) {
     std::cout << evaluation->answer->dump(2) << '\n';
@@ -110,6 +144,19 @@ ExitStatus run_eval(const EvalOptions& options) {
     print_table(*evaluation);
   }
   return ExitStatus::done;
+}
+
+ExitStatus run_eval(const EvalOptions& options) {
+  return run_in_processes(
+      {.nproc = options.nproc, .input = options.text},
+      {.prepare =
+           [&] {
+             install_signal_handlers();
+             require_replaceable("--per-token", options.per_token, "losses of tokens",
+                                 "{\"index\":");
+             return DistributedConfig{};
+           },
+       .work = [&](dist::World& world) { return evaluate_in(world, options); }});
 }
 
 }  // namespace
@@ -134,6 +181,7 @@ void add_eval(CLI::App& app, Run& run) {
   add_sets(*command, options->sets);
   add_device(*command, options->device, "auto");
   add_precision(*command, options->precision, "fp32");
+  add_nproc(*command, options->nproc);
   command->callback([options, &run] { run = [options] { return run_eval(*options); }; });
 }
 

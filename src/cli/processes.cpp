@@ -1,9 +1,11 @@
 #include "cli/processes.h"
 
+#include <c10/util/Logging.h>
 #include <fcntl.h>
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -37,6 +39,12 @@ void be_silent() {
 
 std::chrono::milliseconds timeout_of(const DistributedConfig& config) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000) + 1);
+}
+
+// Of what fails there the program tells itself. Who wants to hear the engine sets the variable.
+void silence_engine() {
+  ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  c10::initLogging();
 }
 
 // Several processes cannot read from one pipe.
@@ -85,6 +93,11 @@ ExitStatus run_in_world(const dist::Launch& launch, const Work& work) {
     world = dist::World(launch, timeout, identity());
   } catch (const dist::FirstHasFault&) {
     return ExitStatus::user_fault;
+  } catch (const StoppedError& stopped) {
+    if (launch.rank == 0) {
+      throw;
+    }
+    return stopped.status();
   } catch (...) {
     if (fault && launch.rank == 0) {
       return ExitStatus::user_fault;
@@ -114,6 +127,7 @@ ExitStatus run_in_processes(const ProcessOptions& options, const Work& work) {
   const dist::Launch launch = dist::resolve_launch(dist::environment());
   const bool starts = options.nproc.value_or(1) > 1 && launch.size == 1;
   if (starts || launch.size > 1) {
+    silence_engine();
     require_file(options.input);
   }
   if (starts) {

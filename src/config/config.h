@@ -126,6 +126,7 @@ struct TrainConfig {
   bool deterministic = false;
   NonfinitePolicy nonfinite = NonfinitePolicy::skip;
   std::int64_t nonfinite_limit = 10;
+  std::int64_t divergence_retries = 0;
   bool activation_checkpointing = false;
 
   [[nodiscard]] std::int64_t resolved_micro_batch_size() const {

@@ -151,6 +151,11 @@ void train_fields(TrainConfig& t, FieldVisitor& v) {
                kNonfiniteNames);
   v.integer({"nonfinite_limit", "Skipped updates in a row that end training", silent, "updates"},
             t.nonfinite_limit, {1, kMaxCount});
+  v.integer({"divergence_retries",
+             "How many times training that diverged goes back to its last sound state and on "
+             "behind the samples seen since",
+             silent},
+            t.divergence_retries, {0, kMaxCount});
   v.flag(
       {"activation_checkpointing", "Recomputes layers in the backward pass to save memory", warn},
       t.activation_checkpointing);

@@ -73,11 +73,11 @@ Group::Group(int rank, int size, std::shared_ptr<Engine> engine, std::shared_ptr
     : rank_(rank), size_(size), engine_(std::move(engine)), progress_(std::move(progress)) {}
 
 template <typename Begin>
-Pending Group::begin(const Begin& collective) const {
+Pending Group::begin(const at::Tensor& tensor, const Begin& collective) const {
   ++progress_->begun;
   try {
-    return Pending(
-        std::make_unique<Pending::Work>(Pending::Work{collective(*engine_->backend), progress_}));
+    return Pending(std::make_unique<Pending::Work>(
+        Pending::Work{collective(engine_->backend_for(tensor)), progress_}));
   } catch (const std::exception& error) {
     throw CollectiveError(first_line(error.what()));
   }
@@ -88,7 +88,7 @@ Pending Group::begin_sum(const at::Tensor& tensor) const {
     return {};
   }
   std::vector<at::Tensor> tensors{tensor};
-  return begin([&](c10d::Backend& backend) { return backend.allreduce(tensors); });
+  return begin(tensor, [&](c10d::Backend& backend) { return backend.allreduce(tensors); });
 }
 
 void Group::sum(const at::Tensor& tensor) const {
@@ -106,7 +106,7 @@ Pending Group::begin_sum_to(const at::Tensor& tensor, int to) const {
   std::vector<at::Tensor> tensors{tensor};
   c10d::ReduceOptions options;
   options.rootRank = to;
-  return begin([&](c10d::Backend& backend) { return backend.reduce(tensors, options); });
+  return begin(tensor, [&](c10d::Backend& backend) { return backend.reduce(tensors, options); });
 }
 
 Group::Part Group::part_of(std::int64_t elements, int rank) const {
@@ -132,7 +132,7 @@ void Group::collect_parts(const at::Tensor& own, std::int64_t elements,
   if (rank_ != 0) {
     if (own.numel() > 0) {
       std::vector<at::Tensor> tensors{own};
-      begin([&](c10d::Backend& backend) { return backend.send(tensors, 0, rank_); }).wait();
+      begin(own, [&](c10d::Backend& backend) { return backend.send(tensors, 0, rank_); }).wait();
     }
     return;
   }
@@ -145,7 +145,7 @@ void Group::collect_parts(const at::Tensor& own, std::int64_t elements,
       // Directly to where it belongs, where that is memory that the engine can write to.
       std::vector<at::Tensor> tensors{own.is_cpu() ? target
                                                    : at::empty_like(target, own.options())};
-      begin([&](c10d::Backend& backend) { return backend.recv(tensors, rank, rank); }).wait();
+      begin(own, [&](c10d::Backend& backend) { return backend.recv(tensors, rank, rank); }).wait();
       if (!own.is_cpu()) {
         target.copy_(tensors.front());
       }
@@ -160,7 +160,7 @@ Pending Group::begin_broadcast(const at::Tensor& tensor, int from) const {
   std::vector<at::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = from;
-  return begin([&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
+  return begin(tensor, [&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
 }
 
 void Group::broadcast(const at::Tensor& tensor, int from) const {
@@ -183,7 +183,7 @@ at::Tensor Group::gather(const at::Tensor& tensor) const {
   at::Tensor mine = tensor.contiguous().view({-1});
   at::Tensor all = at::empty({size_ * mine.numel()}, mine.options());
   if (mine.numel() > 0) {
-    begin([&](c10d::Backend& backend) { return backend._allgather_base(all, mine); }).wait();
+    begin(mine, [&](c10d::Backend& backend) { return backend._allgather_base(all, mine); }).wait();
   }
   std::vector<std::int64_t> sizes{size_};
   sizes.insert(sizes.end(), tensor.sizes().begin(), tensor.sizes().end());

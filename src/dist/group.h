@@ -1,5 +1,9 @@
 // A group of processes and what they do together. A group of one does nothing, so that nobody asks
 // how many there are. The engine is LibTorch's c10d: Gloo for tensors of a CPU, NCCL for a GPU's.
+//
+// On a GPU a collective runs on a stream of NCCL's own, behind what the calling thread's current
+// stream was given before; waiting for it makes the current stream wait, not the host. So the hooks
+// of a backward pass may begin one on autograd's thread, whose current stream is that of the pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,8 +23,9 @@ struct Engine;  // dist/engine.h
 
 // What a process has begun and waited for, in all of its groups; read by another thread.
 struct Progress {
-  std::atomic<std::int64_t> begun{0};         // collectives
-  std::atomic<std::int64_t> waited_nanos{0};  // in which the process could not go on
+  std::atomic<std::int64_t> begun{0};  // collectives
+  // In which the process could not go on. What a GPU's stream waits for is not in it.
+  std::atomic<std::int64_t> waited_nanos{0};
 };
 
 // A collective failed: another process has ended, hangs, or does something else.
@@ -49,7 +54,7 @@ class Pending {
 };
 
 // All of a group call the same functions in the same order, with tensors of the same sizes and
-// types. Everything throws CollectiveError where the group fails.
+// types, contiguous ones on a GPU. Everything throws CollectiveError where the group fails.
 class Group {
  public:
   Group();  // of one
@@ -88,7 +93,7 @@ class Group {
 
   // [size(), ..]: the tensor of each, in the order of ranks. The same sizes everywhere.
   [[nodiscard]] at::Tensor gather(const at::Tensor& tensor) const;
-  // The same where the numbers of rows, [rows, ..], differ.
+  // The same where the numbers of rows, [rows, ..], differ. The host waits for these numbers.
   [[nodiscard]] std::vector<at::Tensor> gather_rows(const at::Tensor& tensor) const;
   [[nodiscard]] std::vector<std::string> gather(const std::string& text) const;
 
@@ -98,9 +103,9 @@ class Group {
   [[nodiscard]] double waited_seconds() const;
 
  private:
-  // Begins a collective of the engine.
+  // Begins a collective of the engine that such a tensor needs.
   template <typename Begin>
-  [[nodiscard]] Pending begin(const Begin& collective) const;
+  [[nodiscard]] Pending begin(const at::Tensor& tensor, const Begin& collective) const;
 
   int rank_ = 0;
   int size_ = 1;

@@ -63,7 +63,7 @@ class Reader {
  private:
   [[noreturn]] void lack(const char* name, const std::string& because) const {
     throw UserError(launcher_ + ": " + because + ", but " + name +
-                    " is not; set it, or unset the others to train in one process");
+                    " is not; set it, or unset what tells of other processes");
   }
 
   const Environment& variable_;
@@ -249,7 +249,26 @@ Environment environment() {
   };
 }
 
+namespace {
+
+// Who sets these variables by hand may have them from another start.
+void require_that_mpi_agrees(const Launch& launch, const Environment& variable) {
+  const std::optional<Launch> mpi = of_openmpi(variable);
+  if (mpi && launch.launcher != "torchrun" && launch.launcher != "--nproc" &&
+      (mpi->rank != launch.rank || mpi->size != launch.size)) {
+    throw UserError(
+        "environment: " + pair_text("RANK", launch.rank, "WORLD_SIZE", launch.size) + ", but " +
+        pair_text("OMPI_COMM_WORLD_RANK", mpi->rank, "OMPI_COMM_WORLD_SIZE", mpi->size) +
+        "; unset RANK and WORLD_SIZE");
+  }
+}
+
+}  // namespace
+
 Launch resolve_launch(const Environment& variable) {
+  if (const auto launch = of_torchrun(variable)) {
+    require_that_mpi_agrees(*launch, variable);
+  }
   for (const auto launcher : {of_torchrun, of_openmpi, of_slurm, of_pmi}) {
     if (const auto launch = launcher(variable)) {
       return launch->size > 1 ? *launch : Launch{};
@@ -262,9 +281,11 @@ std::string describe(const Launch& launch) {
   if (launch.size == 1) {
     return "one process";
   }
-  return format_count(launch.size) + " processes by " + launch.launcher + ", " +
-         format_count(launch.local_size) + " on this machine, meeting at " + launch.host + ':' +
-         std::to_string(launch.port);
+  const std::string all = format_count(launch.size) + " processes by " + launch.launcher;
+  return launch.local_size == launch.size
+             ? all
+             : all + ", " + format_count(launch.local_size) + " on this machine, meeting at " +
+                   launch.host + ':' + std::to_string(launch.port);
 }
 
 std::string first_host(const std::string& list) {

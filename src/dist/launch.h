@@ -10,7 +10,7 @@
 namespace transnormer::dist {
 
 struct Launch {
-  std::string launcher;  // for people; empty: a process by itself
+  std::string launcher = {};  // for people; empty: a process by itself
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // on this machine
@@ -34,7 +34,7 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 // contradict each other.
 [[nodiscard]] Launch resolve_launch(const Environment& variable);
 
-// For people: "2 processes by torchrun, 2 on each machine, meeting at 127.0.0.1:29500".
+// For people: "4 processes by torchrun, 2 on this machine, meeting at node1:29500".
 [[nodiscard]] std::string describe(const Launch& launch);
 
 // The first machine of a list as Slurm writes it: "node[03-05,9],other" -> "node03".

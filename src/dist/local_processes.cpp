@@ -13,11 +13,13 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
+#include "dist/watch.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -27,7 +29,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kStarter = "TRANSNORMER_NPROC";  // the starter's process number
-constexpr auto kFarewell = std::chrono::seconds(15);   // for the others, once rank 0 has ended
+// For the others, once one has ended; and once the first has, whose end they need not wait for.
+constexpr auto kFarewell = std::chrono::seconds(9);
+constexpr auto kLastFarewell = std::chrono::seconds(2);
 
 std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -65,10 +69,21 @@ std::vector<std::string> environment_with(const std::vector<std::string>& variab
 }
 
 struct Child {
+  int rank = 0;
   pid_t process = -1;
   bool has_ended = false;
   int status = 0;  // as waitpid tells
 };
+
+// What a starter hands on.
+sigset_t signals_for_all() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    sigaddset(&signals, signal);
+  }
+  return signals;
+}
 
 class Family {
  public:
@@ -101,11 +116,14 @@ class Family {
     for (Child& child : children_) {
       if (!child.has_ended && ::waitpid(child.process, &child.status, WNOHANG) == child.process) {
         child.has_ended = true;
+        first_ended_ = first_ended_.value_or(child);
       }
     }
   }
 
   [[nodiscard]] const Child& first() const { return children_.front(); }
+  // In time; if any has.
+  [[nodiscard]] const std::optional<Child>& first_ended() const { return first_ended_; }
   [[nodiscard]] bool have_all_ended() const {
     return std::ranges::all_of(children_, &Child::has_ended);
   }
@@ -122,12 +140,12 @@ class Family {
     // In a group of its own: what a terminal sends is handed on once, by the starter.
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
-    sigset_t none;
-    sigemptyset(&none);
+    // Until it can answer them: install_signal_handlers().
+    const sigset_t blocked = signals_for_all();
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    Child child;
+    posix_spawnattr_setsigmask(&attributes, &blocked);
+    Child child{.rank = rank};
     const int error = ::posix_spawn(&child.process, "/proc/self/exe", nullptr, &attributes,
                                     pointers_to(arguments).data(), pointers_to(variables).data());
     posix_spawnattr_destroy(&attributes);
@@ -139,6 +157,7 @@ class Family {
   }
 
   std::vector<Child> children_;
+  std::optional<Child> first_ended_;
 };
 
 c10::intrusive_ptr<c10d::TCPStore> open_store() {
@@ -153,14 +172,14 @@ c10::intrusive_ptr<c10d::TCPStore> open_store() {
   }
 }
 
-int status_of(const Child& first) {
-  if (WIFEXITED(first.status)) {
-    return WEXITSTATUS(first.status);
+int status_of(const Child& child) {
+  if (WIFEXITED(child.status)) {
+    return WEXITSTATUS(child.status);
   }
-  const int signal = WTERMSIG(first.status);
-  std::cerr << "transnormer: rank 0 (process " + std::to_string(first.process) +
-                   ") was ended by signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
-                   "); the job ends\n";
+  const int signal = WTERMSIG(child.status);
+  std::cerr << "transnormer: rank " + std::to_string(child.rank) + " on " + machine_name() +
+                   " (process " + std::to_string(child.process) + ") was ended by signal " +
+                   std::to_string(signal) + " (" + ::strsignal(signal) + "); the job ends\n";
   return static_cast<int>(ExitStatus::our_fault);
 }
 
@@ -168,11 +187,8 @@ int status_of(const Child& first) {
 
 int run_local_processes(int count) {
   // Before any thread: they all inherit it, so that the loop below gets the signals.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) {
-    sigaddset(&signals, signal);
-  }
+  sigset_t signals = signals_for_all();
+  sigaddset(&signals, SIGCHLD);
   ::signal(SIGCHLD, SIG_DFL);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   const auto store = open_store();
@@ -185,11 +201,15 @@ int run_local_processes(int count) {
       family.hand_on(signal);
     }
     family.note_the_ended();
-    if (family.first().has_ended && !until) {
+    if (family.first_ended() && !until) {
       until = Clock::now() + kFarewell;
     }
+    if (family.first().has_ended && *until > Clock::now() + kLastFarewell) {
+      until = Clock::now() + kLastFarewell;
+    }
   }
-  return status_of(family.first());
+  // Where the first one stands still, or waits for one that never came, the other's end counts.
+  return status_of(family.first().has_ended ? family.first() : family.first_ended().value());
 }
 
 bool is_local_process() {
@@ -202,6 +222,7 @@ void follow_starter() {
     return;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_NAME, "transnormer");          // else it is that of the link it was started by
   if (parse_integer(starter) != ::getppid()) {  // it ended before
     ::_exit(static_cast<int>(ExitStatus::our_fault));
   }

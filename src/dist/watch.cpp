@@ -32,7 +32,8 @@ constexpr auto kBeat = 1000ms;
 // first.
 constexpr auto kGrace = 1500ms;
 constexpr auto kAnswer = 10s;
-constexpr int kSilence = 8;  // seconds after which a machine that answers nothing is lost
+constexpr auto kVerdict = 5s;  // of the first one, after which it is at fault itself
+constexpr int kSilence = 8;    // seconds after which a machine that answers nothing is lost
 
 constexpr char kBetweenFaults = '\x1f';
 
@@ -230,12 +231,14 @@ struct Watch::State {
     if (least == most) {
       return "the processes can no longer talk to each other: " + what;
     }
-    const Member& member = is_self ? self : last->member;
-    return member.name() +
-           (is_late(what) ? " has not answered for " +
-                                format_significant(static_cast<double>(timeout.count()) / 1000) +
-                                " s (distributed.timeout_s)"
-                          : " no longer takes part: " + what);
+    return (is_self ? self : last->member).name() + fault_of_collective(what);
+  }
+  // Of the one that it failed for.
+  [[nodiscard]] std::string fault_of_collective(const std::string& what) const {
+    return is_late(what) ? " has not answered for " +
+                               format_significant(static_cast<double>(timeout.count()) / 1000) +
+                               " s (distributed.timeout_s); the job ends"
+                         : " no longer takes part: " + what;
   }
 
   void on_line(Peer& peer, const std::string& line) {
@@ -458,9 +461,16 @@ void Watch::end_by_collective(const std::string& what) {
     }
   }
   state_->wake_up();
-  std::this_thread::sleep_for(kAnswer);
-  std::cerr << "transnormer: " + state_->self.name() +
-                   ": the processes can no longer talk to each other: " + what + '\n';
+  if (state_->is_first()) {
+    std::this_thread::sleep_for(kAnswer);  // the thread ends the process, with last words before
+  } else {
+    std::this_thread::sleep_for(kVerdict);
+    if (state_->self.speaks || state_->self.rank == 1) {
+      std::cerr << "transnormer: " + state_->self.name() + ": " +
+                       state_->peers.front().member.name() + state_->fault_of_collective(what) +
+                       '\n';
+    }
+  }
   ::_exit(static_cast<int>(ExitStatus::our_fault));
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -197,6 +198,29 @@ std::string await(const Store& store, const std::string& key, const std::string&
   }
 }
 
+// Before they watch each other.
+[[noreturn]] void end_without_first(const Watch::Member& self) {
+  if (self.speaks) {
+    std::cerr << "transnormer: " + self.name() +
+                     ": rank 0 has ended before all had met; the job ends\n";
+  }
+  ::_exit(static_cast<int>(ExitStatus::our_fault));
+}
+
+// Of the collectives that were begun; empty: none so far.
+std::string fault_of_gpu(const Engine& engine) {
+  switch (engine.backend->getError()) {
+    case c10d::ErrorType::SUCCESS:
+      return "";
+    case c10d::ErrorType::TIMEOUT:
+      return "a collective of the GPUs timed out";
+    case c10d::ErrorType::COMM_ERROR:
+    case c10d::ErrorType::REMOTE_ERROR:
+      break;
+  }
+  return "a collective of the GPUs failed (NCCL_DEBUG=WARN tells more)";
+}
+
 }  // namespace
 
 struct World::Meeting {
@@ -206,17 +230,77 @@ struct World::Meeting {
   std::shared_ptr<Progress> progress = std::make_shared<Progress>();
   std::int64_t words = 0;  // of the first, so far
   std::unique_ptr<Watch> watch;
+  EngineMaker for_gpu = {};          // empty: the device is a CPU
+  std::shared_ptr<Engine> all = {};  // that of the group of all
+  std::vector<std::shared_ptr<Engine>> on_gpu = {};
+  std::jthread gpu_watch = {};
 
-  [[nodiscard]] std::shared_ptr<Engine> engine(const std::string& name, int rank, int size) const {
+  template <typename Make>
+  [[nodiscard]] static std::shared_ptr<Engine> made(const Make& make) {
     try {
-      return gloo_engine(c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, address,
-                         timeout);
+      return make();
+    } catch (const UserError&) {
+      throw;
     } catch (const std::exception& error) {
       throw CollectiveError(first_line(error.what()));
     }
   }
-  [[nodiscard]] Group group(const std::string& name, int rank, int size) const {
-    return size == 1 ? Group() : Group(rank, size, engine(name, rank, size), progress);
+  [[nodiscard]] std::shared_ptr<Engine> host_engine(const std::string& name, int rank,
+                                                    int size) const {
+    return made([&] {
+      return gloo_engine(c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, address,
+                         timeout);
+    });
+  }
+  void add_gpu(Engine& engine, const std::string& name, int rank, int size) {
+    if (for_gpu) {
+      engine.of_device = made([&] {
+        return for_gpu({.store = c10::make_intrusive<c10d::PrefixStore>("gpu/" + name, store),
+                        .rank = rank,
+                        .size = size,
+                        .timeout = timeout});
+      });
+      on_gpu.push_back(engine.of_device);
+    }
+  }
+  [[nodiscard]] Group group(const std::string& name, int rank, int size) {
+    if (size == 1) {
+      return {};
+    }
+    const std::shared_ptr<Engine> engine = host_engine(name, rank, size);
+    add_gpu(*engine, name, rank, size);
+    return {rank, size, engine, progress};
+  }
+
+  // The host waits for a GPU that waits in vain, and is told nothing; c10d's own thread finds out.
+  void watch_gpu() {
+    if (on_gpu.empty()) {
+      return;
+    }
+    gpu_watch = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        for (const std::shared_ptr<Engine>& engine : on_gpu) {
+          if (const std::string fault = fault_of_gpu(*engine); !fault.empty()) {
+            watch->end_by_collective(fault);
+          }
+        }
+        std::this_thread::sleep_for(kLook);
+      }
+    });
+  }
+
+  void meet(const Launch& launch, const Arrival& self) {
+    if (store->add("taken/" + std::to_string(launch.rank), 1) > 1) {
+      throw UserError(self.member.name() +
+                      ": another process has this rank already; each needs its "
+                      "own, from 0 to one less than their number");
+    }
+    set(store, key_of(launch.rank), self.text());
+    if (launch.rank == 0) {
+      open(launch, self);
+    } else {
+      join(launch, self);
+    }
   }
 
   // Of the first process.
@@ -226,8 +310,9 @@ struct World::Meeting {
       for (Arrival& arrival : receive(store, self, timeout)) {
         members.push_back(std::move(arrival.member));
       }
-    } catch (const UserError&) {
+    } catch (const std::exception&) {
       set(store, "start", "the first process found a fault");
+      wait_until_heard(launch.size);
       throw;
     }
     auto door = std::make_unique<Watch::Door>(address);
@@ -237,12 +322,25 @@ struct World::Meeting {
     watch = std::make_unique<Watch>(std::move(door), std::move(members), progress, timeout);
   }
 
+  // The store ends with the first process, so those who have come must know by then.
+  void wait_until_heard(int size) const {
+    const auto until = Clock::now() + 2s;
+    std::int64_t others = 0;
+    for (int rank = 1; rank < size; ++rank) {
+      others += store->check({key_of(rank)}) ? 1 : 0;
+    }
+    while (store->add("heard", 0) < others && Clock::now() < until) {
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+
   // Of the others.
   void join(const Launch& launch, const Arrival& self) {
     const std::string start = await(store, "start",
                                     self.member.name() + ": rank 0 has not come within " +
                                         seconds_text(timeout) + " (distributed.timeout_s)",
                                     timeout + kPatience);
+    store->add("heard", 1);
     const auto size = parse_integer(start);
     if (!size) {
       throw FirstHasFault();
@@ -290,19 +388,20 @@ World::World(const Launch& launch, Milliseconds timeout, const std::string& iden
                                           (launch.rank == 1 || launch.local_rank == 0)},
                      .size = launch.size,
                      .identity = identity};
-  const Store& store = meeting_->store;
-  if (store->add("taken/" + std::to_string(launch.rank), 1) > 1) {
-    throw UserError(self.member.name() +
-                    ": another process has this rank already; each needs its "
-                    "own, from 0 to one less than their number");
+  try {
+    meeting_->meet(launch, self);
+  } catch (const c10::Error&) {  // of the store, which a launcher keeps, or the first process
+    if (launch.rank == 0) {
+      throw;
+    }
+    end_without_first(self.member);
   }
-  set(store, key_of(launch.rank), self.text());
-  if (launch.rank == 0) {
-    meeting_->open(launch, self);
-  } else {
-    meeting_->join(launch, self);
+  try {
+    meeting_->all = meeting_->host_engine("all", launch.rank, launch.size);
+    all_ = Group(launch.rank, launch.size, meeting_->all, meeting_->progress);
+  } catch (const CollectiveError& error) {
+    end_by_collective(error.what());
   }
-  all_ = meeting_->group("all", launch.rank, launch.size);
   on_device_ = all_;
 }
 
@@ -312,29 +411,40 @@ std::string World::name() const {
       .name();
 }
 
-void World::form_groups(const DistributedConfig& config, at::Device device) {
+std::string World::describe() const {
+  const bool spread = launch_.local_size < launch_.size;
+  return dist::describe(launch_) + (spread ? ", over the interface of " + meeting_->address : "");
+}
+
+void World::form_groups(const DistributedConfig& config, at::Device device,
+                        const EngineMaker& for_gpu) {
   const int share = static_cast<int>(config.sequence_parallel);
   if (size() % share != 0) {
-    throw UserError(
-        "distributed.sequence_parallel: " + std::to_string(share) +
-        " ranks cannot share a sequence where there are " + std::to_string(size()) +
-        (size() == 1 ? " (start several: --nproc)" : "; their number must be a multiple"));
+    throw UserError("distributed.sequence_parallel: " + std::to_string(share) +
+                    " ranks cannot share a sequence where there " +
+                    (size() == 1 ? "is one; start a multiple of "
+                                 : "are " + std::to_string(size()) + "; start a multiple of ") +
+                    std::to_string(share) + " processes (--nproc)");
   }
-  const bool for_gpu = config.backend == DistributedBackend::nccl;
-  if (for_gpu && device.is_cpu()) {
+  if (config.backend == DistributedBackend::nccl && device.is_cpu()) {
     throw UserError(
         "distributed.backend: \"nccl\" is for GPUs; on a CPU it is \"gloo\" (or \"auto\")");
+  }
+  if (config.backend == DistributedBackend::gloo && !device.is_cpu()) {
+    throw UserError(
+        "distributed.backend: \"gloo\" is for CPUs; on a GPU it is \"nccl\" (or \"auto\")");
   }
   if (!meeting_) {
     return;
   }
+  meeting_->for_gpu = for_gpu;
+  meeting_->add_gpu(*meeting_->all, "all", rank(), size());
   const int sequences = size() / share;
   const std::string sequence = "sequence/" + std::to_string(rank() / share);
   const std::string samples = "samples/" + std::to_string(rank() % share);
   sequence_ = meeting_->group(sequence, rank() % share, share);
   samples_ = share == 1 ? all_ : meeting_->group(samples, rank() / share, sequences);
-  sequence_on_host_ = sequence_;
-  samples_on_host_ = samples_;
+  meeting_->watch_gpu();
 }
 
 std::string World::word_of_first(const std::function<std::string()>& word) {
@@ -347,7 +457,16 @@ std::string World::word_of_first(const std::function<std::string()>& word) {
     set(meeting_->store, key, said);
     return said;
   }
-  return await(meeting_->store, key, "", std::nullopt);
+  try {
+    return await(meeting_->store, key, "", std::nullopt);
+  } catch (const c10::Error& error) {
+    throw CollectiveError(first_line(error.what_without_backtrace()));
+  }
+}
+
+int World::count_alike(const std::string& text) const {
+  const std::vector<std::string> all = all_.gather(text);
+  return static_cast<int>(std::ranges::count(all, text));
 }
 
 void World::require_same(

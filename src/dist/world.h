@@ -17,6 +17,12 @@
 
 namespace transnormer::dist {
 
+struct EngineRequest;  // dist/engine.h
+
+// Makes a group's engine for tensors of a GPU; all of the group call it, and wait for each other in
+// it. Throws UserError where there is none, and what c10d throws.
+using EngineMaker = std::function<std::shared_ptr<Engine>(const EngineRequest&)>;
+
 // The first process has found, while they met, that they do not fit together, and tells it.
 class FirstHasFault : public std::runtime_error {
  public:
@@ -40,23 +46,25 @@ class World {
   [[nodiscard]] bool is_first() const { return rank() == 0; }
   [[nodiscard]] const Launch& launch() const { return launch_; }
   [[nodiscard]] std::string name() const;  // "rank 2 on node7"
+  // For people: who started the processes, where they met, what they talk over.
+  [[nodiscard]] std::string describe() const;
 
   // --- Groups. That of all is there from the start, for tensors on the CPU; the others are those
   // of form_groups(), and before it this process alone.
   [[nodiscard]] const Group& all() const { return all_; }
-  // All, for tensors of the training's device.
+  // All, for tensors of the training's device and of the CPU.
   [[nodiscard]] const Group& on_device() const { return on_device_; }
   // Those that hold neighbouring parts of the same sequences; and, one of each such group, those
-  // that share out the samples. Both for tensors of the device.
+  // that share out the samples. Both for tensors of the device and of the CPU.
   [[nodiscard]] const Group& sequence() const { return sequence_; }
   [[nodiscard]] const Group& samples() const { return samples_; }
-  // The same for tensors on the CPU.
-  [[nodiscard]] const Group& sequence_on_host() const { return sequence_on_host_; }
-  [[nodiscard]] const Group& samples_on_host() const { return samples_on_host_; }
 
-  // `sequence_parallel` neighbouring ranks share a sequence. Throws UserError where the ranks
+  // `sequence_parallel` neighbouring ranks share a sequence. On a GPU the groups get engines of
+  // for_gpu, and where a collective there fails or takes too long, this process ends as by
+  // end_by_collective(), since its host would wait without end. Throws UserError where the ranks
   // cannot be divided so, or the backend does not fit the device.
-  void form_groups(const DistributedConfig& config, at::Device device);
+  void form_groups(const DistributedConfig& config, at::Device device,
+                   const EngineMaker& for_gpu = {});
 
   // --- Words of the first process, however long it takes it to say them: the others wait without
   // limit, and throw StoppedError when a signal asks to stop.
@@ -67,6 +75,9 @@ class World {
   void require_same(const std::string& value,
                     const std::function<std::string(const std::string& first,
                                                     const std::string& other)>& difference) const;
+
+  // How many processes, this one too, say the same.
+  [[nodiscard]] int count_alike(const std::string& text) const;
 
   // --- The end. Where another process fails, is killed, lost or hangs, this one ends on the way.
   // Watch::report; true in a world of one.
@@ -85,8 +96,6 @@ class World {
   Group on_device_;
   Group sequence_;
   Group samples_;
-  Group sequence_on_host_;
-  Group samples_on_host_;
 };
 
 // The world of one.

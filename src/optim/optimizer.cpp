@@ -11,15 +11,14 @@ namespace transnormer {
 namespace {
 
 // The slot's initial value where parameters lie, zero between them.
-at::Tensor make_slot(const at::Tensor& values, const std::vector<FlatRange>& ranges,
+void initialize_slot(const at::Tensor& state, const std::vector<FlatRange>& ranges,
                      double initial) {
-  at::Tensor state = at::zeros_like(values);
+  state.zero_();
   if (initial != 0) {
     for (const FlatRange& range : ranges) {
       state.narrow(0, range.offset, range.count).fill_(initial);
     }
   }
-  return state;
 }
 
 // What of the ranges lies in a part, seen from its beginning.
@@ -58,7 +57,17 @@ void Optimizer::make_state(const dist::Group& shared_by) {
     ranges_.push_back(ranges_in(buffer.ranges, shared_by_.own_part_of(buffer.values.numel())));
     std::vector<at::Tensor>& state = state_.emplace_back();
     for (const StateSlot& slot : slots_) {
-      state.push_back(make_slot(own(buffer.values), ranges_.back(), slot.initial));
+      initialize_slot(state.emplace_back(at::empty_like(own(buffer.values))), ranges_.back(),
+                      slot.initial);
+    }
+  }
+}
+
+void Optimizer::reset() {
+  updates_ = 0;
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      initialize_slot(state_[i][slot], ranges_[i], slots_[slot].initial);
     }
   }
 }

@@ -51,6 +51,8 @@ class Optimizer {
   // Applies the parameters' gradients at this learning rate. Of a shared one only the gradients in
   // the own part count; all parameters are the new ones afterwards.
   void step(double lr);
+  // Its state is that of before the first update again.
+  void reset();
   // Sets the gradients to zero and keeps their memory.
   void zero_gradients();
 

@@ -83,7 +83,8 @@ struct BatchLoader::State {
     std::vector<Batch> batches;
     batches.reserve(static_cast<std::size_t>(micro_batches(options)));
     const std::int64_t share = share_of(options);
-    const std::int64_t begin = update * options.global_batch_size + options.share * share;
+    const std::int64_t begin =
+        update * options.global_batch_size + options.samples_passed_over + options.share * share;
     const std::int64_t end = begin + share;
     for (std::int64_t position = begin; position < end && !stopped;) {
       const std::int64_t first = position;

@@ -10,9 +10,10 @@
 namespace transnormer {
 
 // The micro-batches of all updates from `first_update` on, made by a thread of its own a few
-// updates ahead (one, where updates are large). Update s holds positions [s·G, (s+1)·G) of the
-// order of samples (data/sample_order.h), G = global_batch_size, cut into equal shares and those
-// into micro-batches, in order. Failures of the thread are thrown by next_update().
+// updates ahead (one, where updates are large). Update s holds positions [s·G + p, (s+1)·G + p) of
+// the order of samples (data/sample_order.h), G = global_batch_size, p = samples_passed_over, cut
+// into equal shares and those into micro-batches, in order. Failures of the thread are thrown by
+// next_update().
 class BatchLoader {
  public:
   struct Options {
@@ -26,6 +27,7 @@ class BatchLoader {
     int part = 0;
     std::uint64_t seed = 1;
     std::int64_t first_update = 0;
+    std::int64_t samples_passed_over = 0;
     // Fills a short last micro-batch with masked rows, so that all have as many.
     bool equal_rows = false;
   };

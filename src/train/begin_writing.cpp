@@ -85,11 +85,9 @@ void require_no_stranger(const fs::path& directory) {
 // What a former run, or a former life of this one, wrote about steps that are now made anew.
 std::int64_t cut_back(TrainingRun& run) {
   const std::int64_t keep = run.resumed ? run.state.step : -1;
-  if (run.resumed) {
-    run.directory.set_aside(run.damaged);
-    run.directory.remove_checkpoints_after(run.state.step);
-    run.directory.link(run.config.checkpoint, run.state.best_step);
-  }
+  run.directory.set_aside(run.damaged);
+  run.directory.remove_checkpoints_after(run.state.step);
+  run.directory.link(run.config.checkpoint, run.state.best_step);
   return log::cut_metrics_after(run.directory.path() / kMetricsFile, keep);
 }
 
@@ -122,6 +120,9 @@ Events begin_writing(TrainingRun& run) {
   }
   log::info(model_summary(run));
   log::info("data: " + run.task->describe_data());
+  if (run.world.size() > 1) {
+    log::info(run.world.describe());
+  }
   log::info(work_summary(run));
   const std::int64_t step = run.state.step;
   events.note(step, run.resumed ? "resumed" : "started",

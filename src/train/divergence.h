@@ -1,12 +1,33 @@
-// Divergence without a number that is not finite: the loss stays far above that of guessing.
+// That training diverged, and how that shows without a number that is not finite: the loss stays
+// far above that of guessing.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "checkpoint/training_state.h"
+#include "util/error.h"
 
 namespace transnormer {
+
+// A divergence, with what going on after it needs to know.
+class Divergence : public DivergedError {
+ public:
+  struct Facts {
+    std::string summary;           // what happened and where, for people
+    std::int64_t sound_until = 0;  // no state of a later step is worth going back to
+    std::int64_t updates = 0;      // begun so far: the samples of all of them were seen
+  };
+  Divergence(Facts facts, const std::string& advice)
+      : DivergedError(facts.summary + "; " + advice), facts_(std::move(facts)) {}
+
+  [[nodiscard]] const Facts& facts() const { return facts_; }
+
+ private:
+  Facts facts_;
+};
 
 inline constexpr std::int64_t kLossWindow = 50;  // updates
 

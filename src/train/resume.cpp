@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "config/load.h"
 #include "ops/trust/trust.h"
@@ -25,12 +26,57 @@ std::string amid_skips(const Checkpoint& checkpoint) {
          " was saved after skipped updates, by an earlier version";
 }
 
-StartingPoint newest_sound(const RunDirectory& directory) {
+fs::path absolute_place(const fs::path& path) {
+  return resolve_path(fs::absolute(path));
+}
+
+StartingPoint named(const fs::path& path, const RunDirectory& directory) {
+  StartingPoint start{.checkpoint = Checkpoint::open(path)};
+  const bool is_fork =
+      !is_below(absolute_place(start.checkpoint->path()), absolute_place(directory.path()));
+  start.is_fork = is_fork;
+  start.way_to_start_anew =
+      is_fork ? "leave --resume out" : "leave --resume out and choose another --run-dir";
+  start.way_to_go_on = "the same command without --resume";
+  if (is_amid_skips(start.checkpoint->state())) {
+    start.warnings.push_back(amid_skips(*start.checkpoint) + "; going on from it");
+  }
+  if (is_fork && directory.holds_a_run()) {
+    throw UserError(directory.path().string() + ": holds a run of its own, which starting from " +
+                    path.string() +
+                    " would overwrite; leave --resume out to go on with it, or choose another "
+                    "--run-dir");
+  }
+  return start;
+}
+
+bool is_place_of_a_file(const std::string& key) {
+  return key == "data.train" || key == "tokenizer.path";
+}
+
+std::string describe(const ConfigChange& change) {
+  return change.key + ": " + change.before + " when it was saved, " + change.after + " now";
+}
+
+bool is_cause_of_rate(const std::string& key) {
+  return key == "optimizer.lr" || key == "train.steps" || key == "train.max_epochs" ||
+         key.starts_with("schedule.");
+}
+
+std::string build_description(const at::Device& device) {
+  return std::string("transnormer ") + program_version() + ", LibTorch " + TORCH_VERSION +
+         ", compiler " + __VERSION__ + ", kernels " + ops::describe_kernels(device);
+}
+
+}  // namespace
+
+StartingPoint newest_sound(const RunDirectory& directory, std::int64_t most) {
   StartingPoint start;
   std::optional<Checkpoint> unsound;  // the newest that was saved amid skipped updates
   std::vector<std::string> passed_over;
   std::string newest_fault;
   std::vector<std::int64_t> steps = directory.checkpoint_steps();
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), most), steps.end());
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t step : steps) {
     try {
@@ -72,53 +118,10 @@ StartingPoint newest_sound(const RunDirectory& directory) {
   return start;
 }
 
-fs::path absolute_place(const fs::path& path) {
-  return resolve_path(fs::absolute(path));
-}
-
-StartingPoint named(const fs::path& path, const RunDirectory& directory) {
-  StartingPoint start{.checkpoint = Checkpoint::open(path)};
-  const bool is_fork =
-      !is_below(absolute_place(start.checkpoint->path()), absolute_place(directory.path()));
-  start.way_to_start_anew =
-      is_fork ? "leave --resume out" : "leave --resume out and choose another --run-dir";
-  start.way_to_go_on = "the same command without --resume";
-  if (is_amid_skips(start.checkpoint->state())) {
-    start.warnings.push_back(amid_skips(*start.checkpoint) + "; going on from it");
-  }
-  if (is_fork && directory.holds_a_run()) {
-    throw UserError(directory.path().string() + ": holds a run of its own, which starting from " +
-                    path.string() +
-                    " would overwrite; leave --resume out to go on with it, or choose another "
-                    "--run-dir");
-  }
-  return start;
-}
-
-bool is_place_of_a_file(const std::string& key) {
-  return key == "data.train" || key == "tokenizer.path";
-}
-
-std::string describe(const ConfigChange& change) {
-  return change.key + ": " + change.before + " when it was saved, " + change.after + " now";
-}
-
-bool is_cause_of_rate(const std::string& key) {
-  return key == "optimizer.lr" || key == "train.steps" || key == "train.max_epochs" ||
-         key.starts_with("schedule.");
-}
-
-std::string build_description(const at::Device& device) {
-  return std::string("transnormer ") + program_version() + ", LibTorch " + TORCH_VERSION +
-         ", compiler " + __VERSION__ + ", kernels " + ops::describe_kernels(device);
-}
-
-}  // namespace
-
 StartingPoint choose_start(const TrainRequest& request, const RunDirectory& directory) {
   switch (request.resume) {
     case ResumeMode::automatic:
-      return newest_sound(directory);
+      return newest_sound(directory, std::numeric_limits<std::int64_t>::max());
     case ResumeMode::never:
       if (directory.holds_a_run()) {
         throw UserError(directory.path().string() +
@@ -132,7 +135,8 @@ StartingPoint choose_start(const TrainRequest& request, const RunDirectory& dire
   return {};
 }
 
-void record_environment(TrainingState& state, at::Device device) {
+void record_environment(TrainingState& state, at::Device device, std::int64_t ranks) {
+  state.ranks = ranks;
   state.threads = at::get_num_threads();
   state.device = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
   state.build = build_description(device);

@@ -15,6 +15,7 @@ namespace transnormer {
 
 struct StartingPoint {
   std::optional<Checkpoint> checkpoint;    // nothing: from the start
+  bool is_fork = false;                    // it is of another directory
   std::vector<std::int64_t> damaged = {};  // steps of newer ones that were passed over
   std::vector<std::string> warnings = {};  // of those, and of others passed over
   // For people: what trains anew where going on is refused, and what goes on after a stop.
@@ -30,8 +31,11 @@ struct StartingPoint {
 [[nodiscard]] StartingPoint choose_start(const TrainRequest& request,
                                          const RunDirectory& directory);
 
+// As `automatic`, of the checkpoints of a step up to `most`.
+[[nodiscard]] StartingPoint newest_sound(const RunDirectory& directory, std::int64_t most);
+
 // What the program runs on now, recorded in checkpoints.
-void record_environment(TrainingState& state, at::Device device);
+void record_environment(TrainingState& state, at::Device device, std::int64_t ranks);
 
 // Compares with the run that was saved. Returns a warning for each difference that may change the
 // bits of what follows; throws UserError that names every one that must not change. Places of files

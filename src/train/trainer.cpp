@@ -5,7 +5,9 @@
 #include "config/names.h"
 #include "log/console.h"
 #include "train/begin_writing.h"
+#include "train/divergence.h"
 #include "train/ending.h"
+#include "train/retry.h"
 #include "train/training_loop.h"
 #include "train/training_run.h"
 
@@ -38,9 +40,23 @@ ExitStatus train(const TrainRequest& request, dist::World& world) {
     log::set_level(level);
     return ExitStatus::done;
   }
+  return train(*run);
+}
+
+ExitStatus train(TrainingRun& run) {
   const LogFileUntilTheEnd log_file;
-  Events events = world.is_first() ? begin_writing(*run) : Events(log::make_console_sink(), {});
-  return TrainingLoop(*run, events).run();
+  for (;;) {
+    Events events =
+        run.world.is_first() ? begin_writing(run) : Events(log::make_console_sink(), {});
+    try {
+      return TrainingLoop(run, events).run();
+    } catch (const Divergence& divergence) {
+      if (!may_go_back(run)) {
+        throw;
+      }
+      go_back(run, divergence.facts());
+    }
+  }
 }
 
 }  // namespace transnormer

@@ -30,4 +30,10 @@ struct TrainRequest {
 // In a world of one.
 [[nodiscard]] ExitStatus train(const TrainRequest& request);
 
+struct TrainingRun;
+
+// The same of a run that is set up: writes, trains, and goes back after divergences as often as
+// train.divergence_retries says.
+[[nodiscard]] ExitStatus train(TrainingRun& run);
+
 }  // namespace transnormer

@@ -13,6 +13,7 @@
 #include "optim/schedule.h"
 #include "train/divergence.h"
 #include "train/ending.h"
+#include "train/retry.h"
 #include "train/soundness.h"
 #include "train/validation.h"
 #include "util/signal.h"
@@ -35,6 +36,7 @@ BatchLoader make_loader(const TrainingRun& run) {
                                 .part = run.world.sequence().rank(),
                                 .seed = static_cast<std::uint64_t>(config.train.seed),
                                 .first_update = run.state.step,
+                                .samples_passed_over = run.state.samples_passed_over,
                                 .equal_rows = GraphedPass::possible(run.device)});
 }
 
@@ -236,10 +238,14 @@ void TrainingLoop::diverge(const std::string& where, const std::string& why,
                            std::int64_t sound_until) {
   bar_.finish();
   wait_for_save();
-  events_.note(state_.step, "diverged", "stopped: training diverged at " + where,
+  events_.note(state_.step, "diverged",
+               (may_go_back(run_) ? "" : "stopped: ") + ("training diverged at " + where),
                log::Level::error);
-  throw DivergedError("training diverged at " + where + ": " + why + "; " +
-                      advice_after_divergence(run_, sound_until));
+  run_.has_losses = has_losses();
+  throw Divergence({.summary = "training diverged at " + where + ": " + why,
+                    .sound_until = sound_until,
+                    .updates = state_.step + (is_amid_change_ ? 1 : 0)},
+                   advice_after_divergence(run_, sound_until));
 }
 
 // Patience is judged after validation, and the train event comes before.
@@ -269,8 +275,8 @@ void TrainingLoop::report(Update update) {
   event.grad_norm = update.measured.grad_norm;
   event.tokens_per_s = meter_.tokens_per_s();
   event.elapsed_s = meter_.elapsed_s();
-  event.epoch = static_cast<double>(state_.step) *
-                static_cast<double>(config_.train.global_batch_size) /
+  event.epoch = static_cast<double>(state_.step * config_.train.global_batch_size +
+                                    state_.samples_passed_over) /
                 static_cast<double>(run_.task->samples());
   event.time_left_s = meter_.seconds_for(run_.total_steps - state_.step);
   if (run_.world.size() > 1) {
@@ -433,8 +439,11 @@ ExitStatus TrainingLoop::end() {
   events_.note(state_.step, "done",
                "done: " + state_.finish_reason + ", " + format_count(state_.tokens) +
                    " tokens seen in " + format_duration(meter_.elapsed_s()));
-  return saver_.failed() || events_.have_lost_records() ? ExitStatus::save_failed
-                                                        : ExitStatus::done;
+  return has_losses() ? ExitStatus::save_failed : ExitStatus::done;
+}
+
+bool TrainingLoop::has_losses() const {
+  return run_.has_losses || saver_.failed() || events_.have_lost_records();
 }
 
 }  // namespace transnormer

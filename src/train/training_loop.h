@@ -29,7 +29,7 @@ class TrainingLoop {
 
   // Goes on to the end of training or until a signal asks to stop, then saves. Only sound states
   // are saved (soundness.h); what was due in another is made up for in the next sound one. Throws
-  // DivergedError; nothing is saved then. What else fails on the way (the data can no longer be
+  // Divergence; nothing is saved then. What else fails on the way (the data can no longer be
   // read, no memory) is thrown on after saving the state, if that is whole.
   [[nodiscard]] ExitStatus run();
 
@@ -78,6 +78,8 @@ class TrainingLoop {
   std::string save_and_tell();
   // After a fault that ends training: saves the state before it, if that is whole; tells so.
   std::string outcome_of_fault();
+  // Whether a save or a record of the log failed on the way.
+  [[nodiscard]] bool has_losses() const;
   ExitStatus stop(ExitStatus status);
   ExitStatus end();
 

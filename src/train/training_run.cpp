@@ -1,12 +1,9 @@
 #include "train/training_run.h"
 
-#include <chrono>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "config/load.h"
+#include "dist/watch.h"
 #include "model/attention/registry.h"
 #include "model/footprint.h"
 #include "model/graphed_pass.h"
@@ -14,20 +11,22 @@
 #include "model/weights.h"
 #include "ops/runtime/device.h"
 #include "ops/runtime/device_memory.h"
+#include "ops/runtime/nccl.h"
 #include "optim/registry.h"
 #include "task/batch_loader.h"
 #include "task/objective.h"
 #include "train/divergence.h"
 #include "train/ending.h"
 #include "train/resume.h"
+#include "train/start.h"
 #include "train/validation.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/processors.h"
 #include "util/signal.h"
 #include "util/units.h"
 
 namespace transnormer {
-namespace fs = std::filesystem;
 namespace {
 
 void require_what_training_reads(const Config& config) {
@@ -81,22 +80,6 @@ std::string difference(const std::string& first, const std::string& other) {
             change.before + " at rank 0";
   }
   return "has another config: " + keys + "; start all processes with the same";
-}
-
-bool validates(const Config& config) {
-  return config.validation.every > 0 && !config.data.valid.empty();
-}
-
-std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start) {
-  TaskRequest request{.config = config, .validates = validates(config)};
-  if (start.checkpoint) {
-    request.tokenizer = same_tokenizer(start, config);
-  }
-  std::unique_ptr<Task> task = objective(config.train.objective).make_task(request);
-  if (start.checkpoint) {
-    require_same_data(start, task->data_digest());
-  }
-  return task;
 }
 
 // Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %. Processes
@@ -196,6 +179,8 @@ void note_validation_kind(TrainingRun& run) {
   }
 }
 
+}  // namespace
+
 void start_from(TrainingRun& run, const StartingPoint& start) {
   const Checkpoint& checkpoint = *start.checkpoint;
   checkpoint.load_into(*run.model);
@@ -206,12 +191,16 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
   run.state.device = now.device;
   run.state.build = now.build;
   run.state.ranks = now.ranks;
+  run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
   if (checkpoint.config().train.precision == Precision::fp16) {
     run.scaler.restore(run.state.loss_scale, run.state.scale_growth_count);
   }
   run.unigram_counts = checkpoint.unigram_counts();
   run.resumed = true;
   run.damaged = start.damaged;
+  if (start.is_fork) {
+    run.forked_from = checkpoint.path();
+  }
   run.way_to_go_on = start.way_to_go_on;
   run.origin = "resumed from " + checkpoint.path().string() + " (step " +
                format_count(run.state.step) + ", " + format_count(run.state.tokens) +
@@ -228,110 +217,18 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
 
 void start_anew(TrainingRun& run) {
   initialize(*run.model, static_cast<std::uint64_t>(run.config.train.seed));
+  run.optimizer->reset();
+  run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
+  run.state = {};
+  record_environment(run.state, run.device, run.world.size());
+  run.resumed = false;
+  run.damaged.clear();
+  run.origin = "started";
   run.state.train_data_digest = run.task->data_digest();
   run.state.tokenizer_digest = run.task->tokenizer()->digest();
   run.unigram_counts = run.task->token_counts();
   note_validation_kind(run);
 }
-
-// What rank 0 has decided and prepared, or what another rank has read of that.
-struct Start {
-  RunDirectory directory;
-  StartingPoint point;
-  std::unique_ptr<Task> task;
-};
-
-// On rank 0; the caches of the data are whole then.
-Start prepare_start(const TrainRequest& request, const TrainingState& state,
-                    std::vector<std::string>& warnings) {
-  RunDirectory directory(request.run_dir);
-  for (std::string& warning : directory.warnings()) {
-    warnings.push_back(std::move(warning));
-  }
-  StartingPoint point = choose_start(request, directory);
-  std::move(point.warnings.begin(), point.warnings.end(), std::back_inserter(warnings));
-  if (point.checkpoint) {
-    const std::vector<std::string> changes = compare_settings(point, request.loaded.config, state);
-    warnings.insert(warnings.end(), changes.begin(), changes.end());
-  }
-  throw_if_stopped();
-  std::unique_ptr<Task> task = make_task(request.loaded.config, point);
-  return {std::move(directory), std::move(point), std::move(task)};
-}
-
-std::string spelled(const Start& start) {
-  return nlohmann::json{
-      {"directory", start.directory.path().string()},
-      {"checkpoint", start.point.checkpoint ? start.point.checkpoint->path().string() : ""}}
-      .dump();
-}
-
-// On any other.
-Start follow_start(const Config& config, const std::string& of_first) {
-  const auto json = nlohmann::json::parse(of_first);
-  StartingPoint point;
-  if (const std::string path = json.at("checkpoint"); !path.empty()) {
-    point.checkpoint = Checkpoint::open(path);
-  }
-  std::unique_ptr<Task> task = make_task(config, point);
-  return {RunDirectory::of_another(json.at("directory").get<std::string>()), std::move(point),
-          std::move(task)};
-}
-
-// A file of rank 0 in the run directory, which all others must see.
-class SharedMark {
- public:
-  SharedMark(const fs::path& directory, bool writes)
-      : file_(directory / ".shared-by-all-ranks"), writes_(writes) {
-    if (writes_ && !has_entry(file_)) {
-      write_file(file_, "");
-    }
-  }
-  ~SharedMark() {
-    std::error_code ignored;
-    if (writes_) {
-      fs::remove(file_, ignored);
-    }
-  }
-  SharedMark(const SharedMark&) = delete;
-  SharedMark& operator=(const SharedMark&) = delete;
-
-  // What other machines write may take a moment to be seen.
-  [[nodiscard]] bool is_seen() const {
-    constexpr int kTries = 100;
-    for (int i = 0; i < kTries; ++i) {
-      if (has_entry(file_)) {
-        return true;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    return false;
-  }
-
- private:
-  fs::path file_;
-  bool writes_;
-};
-
-void require_shared_files(const dist::World& world, const fs::path& directory) {
-  if (world.size() == 1) {
-    return;
-  }
-  const SharedMark mark(directory, world.is_first());
-  world.all().meet();
-  std::string fault;
-  if (!mark.is_seen()) {
-    fault = world.name() + ": what rank 0 writes into " + directory.string() +
-            " is not seen there; the run directory must be in a file system that all ranks share";
-  }
-  for (const std::string& found : world.all().gather(fault)) {
-    if (!found.empty()) {
-      throw UserError(found);
-    }
-  }
-}
-
-}  // namespace
 
 std::int64_t micro_batch_size(const TrainConfig& config, const dist::World& world) {
   return config.micro_batch_size > 0 ? config.micro_batch_size
@@ -358,26 +255,17 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   require_what_training_reads(config);
   const at::Device device = ops::select_device(config.train.device, world.launch().local_rank);
   ops::configure_threads(config.train.threads, config.train.deterministic,
-                         world.launch().local_size);
+                         world.count_alike(dist::machine_name() + ' ' + affinity()));
   world.require_same(config_to_json(config), difference);
-  world.form_groups(config.distributed, device);
+  world.form_groups(config.distributed, device, ops::nccl_engines(device));
   require_that_ranks_fit(config, world);
 
   TrainingState state;
-  record_environment(state, device);
-  state.ranks = world.size();
+  record_environment(state, device, world.size());
   std::vector<std::string> warnings = request.loaded.warnings;
-  std::optional<Start> start;
-  const std::string decided = world.word_of_first([&] {
-    start.emplace(prepare_start(request, state, warnings));
-    return spelled(*start);
-  });
-  if (!world.is_first()) {
-    start.emplace(follow_start(config, decided));
-  }
-  require_shared_files(world, start->directory.path());
+  Start start = start_together(request, world, state, warnings);
   throw_if_stopped();
-  Task& task = *start->task;
+  Task& task = *start.task;
   require_parts(config, task);
   const std::int64_t total = total_steps(config.train, task.samples());
   warn_of_warmup(config, total, warnings);
@@ -396,8 +284,8 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
       TrainingRun{.config = config,
                   .device = device,
                   .world = world,
-                  .directory = std::move(start->directory),
-                  .task = std::move(start->task),
+                  .directory = std::move(start.directory),
+                  .task = std::move(start.task),
                   .total_steps = total,
                   .model = std::move(model),
                   .optimizer = std::move(optimizer),
@@ -405,8 +293,8 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
                   .state = std::move(state),
                   .saves_in_background = saves_in_background,
                   .warnings = std::move(warnings)});
-  if (start->point.checkpoint) {
-    start_from(*run, start->point);
+  if (start.point.checkpoint) {
+    start_from(*run, start.point);
   } else {
     start_anew(*run);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "optim/optimizer.h"
 #include "task/task.h"
 #include "train/events.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 namespace transnormer {
@@ -34,6 +36,8 @@ struct TrainingRun {
   TrainingState state;
   bool saves_in_background = true;  // the machine has room for a copy of what is saved
   bool resumed = false;
+  std::optional<std::filesystem::path> forked_from = {};  // a checkpoint of another directory
+  bool has_losses = false;  // a save or a record of the log failed before it went back
   std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
   std::optional<std::string> already_ended = {};  // why there is nothing left to do
@@ -56,5 +60,10 @@ struct TrainingRun {
 
 // Throws UserError that names a rank whose weights are not, bit for bit, those of rank 0.
 void require_equal_weights(const TrainingRun& run);
+
+// Where set_up() begins, whatever the run holds: the saved state, or new weights and nothing done.
+// Throws UserError.
+void start_from(TrainingRun& run, const StartingPoint& start);
+void start_anew(TrainingRun& run);
 
 }  // namespace transnormer

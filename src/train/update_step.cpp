@@ -53,7 +53,9 @@ at::Tensor UpdateStep::run_micro_batch(const Batch& batch, ForwardContext contex
   for (const auto& [name, tensor] : batch.tensors) {
     tensors[name] = on_device(tensor, model_.device());
   }
-  const bool captures = options_.captures && context.watcher == nullptr;
+  // Ranks that share sequences talk within a pass, and one of them alone may launch it again.
+  const bool captures =
+      options_.captures && context.watcher == nullptr && !context.shares_sequences();
   return captures ? pass_.run(tensors, context, scale) : pass_.launch(tensors, context, scale);
 }
 

@@ -20,14 +20,14 @@ std::optional<Report> validate(const TrainingRun& run, const std::function<bool(
   const Config& config = run.config;
   log::ProgressBar bar("validate", run.task->validation_size(), 0, log::is_terminal());
   const std::optional<Sums> sums = run.task->validate(
-      *run.model, {.batch_size = config.validation.batch_size > 0
-                                     ? config.validation.batch_size
-                                     : micro_batch_size(run.config.train, run.world),
-                   .compute = ops::scalar_type(config.train.precision),
-                   .on_progress = [&bar](std::int64_t done) { bar.update(done); },
-                   .should_stop = should_stop,
-                   .sequence = run.world.sequence_on_host(),
-                   .batches = run.world.samples_on_host()});
+      *run.model,
+      {.batch_size = config.validation.batch_size > 0 ? config.validation.batch_size
+                                                      : config.train.resolved_micro_batch_size(),
+       .compute = ops::scalar_type(config.train.precision),
+       .on_progress = [&bar](std::int64_t done) { bar.update(done); },
+       .should_stop = should_stop,
+       .sequence = run.world.sequence(),
+       .batches = run.world.samples()});
   return sums ? std::optional(run.task->report(*sums)) : std::nullopt;
 }
 

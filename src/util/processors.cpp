@@ -20,18 +20,10 @@ namespace transnormer {
 namespace {
 
 int processors_of_affinity() {
-  constexpr int kMostProcessors = 1 << 16;
-  for (int room = 1024; room <= kMostProcessors; room *= 2) {  // fails where the room is too small
-    cpu_set_t* const set = CPU_ALLOC(room);
-    const std::size_t size = CPU_ALLOC_SIZE(room);
-    const int count =
-        ::sched_getaffinity(0, size, set) == 0 ? static_cast<int>(CPU_COUNT_S(size, set)) : 0;
-    CPU_FREE(set);
-    if (count > 0) {
-      return count;
-    }
-  }
-  return static_cast<int>(std::thread::hardware_concurrency());
+  const std::string named = affinity();
+  const auto count = std::ranges::count(named, '1');
+  return count > 0 ? static_cast<int>(count)
+                   : static_cast<int>(std::thread::hardware_concurrency());
 }
 
 // OMP_NUM_THREADS may hold a list, one number a level of nesting: the first counts.
@@ -51,6 +43,24 @@ void take_memory() {
 }
 
 }  // namespace
+
+std::string affinity() {
+  constexpr int kMostProcessors = 1 << 16;
+  std::string named;
+  for (int room = 1024; room <= kMostProcessors; room *= 2) {  // fails where the room is too small
+    cpu_set_t* const set = CPU_ALLOC(room);
+    const std::size_t size = CPU_ALLOC_SIZE(room);
+    const bool fits = ::sched_getaffinity(0, size, set) == 0;
+    for (int processor = 0; fits && processor < room; ++processor) {
+      named += CPU_ISSET_S(static_cast<std::size_t>(processor), size, set) ? '1' : '0';
+    }
+    CPU_FREE(set);
+    if (fits) {
+      return named;
+    }
+  }
+  return named;
+}
 
 int processors() {
   int count = processors_of_affinity();
@@ -74,8 +84,8 @@ int processors_of_one(int processes) {
                                             limit_in_environment("OMP_NUM_THREADS", part));
 }
 
-int useful_threads(std::int64_t asked) {
-  const int allowed = allowed_processors();
+int useful_threads(std::int64_t asked, int processes) {
+  const int allowed = processors_of_one(processes);
   return asked > 0 && asked < allowed ? static_cast<int>(asked) : allowed;
 }
 

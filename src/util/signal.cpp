@@ -39,9 +39,13 @@ void install_signal_handlers() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
+  sigset_t answered;
+  sigemptyset(&answered);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
     sigaction(number, &action, nullptr);
+    sigaddset(&answered, number);
   }
+  ::pthread_sigmask(SIG_UNBLOCK, &answered, nullptr);
 }
 
 std::optional<ExitStatus> stop_requested() {

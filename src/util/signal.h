@@ -12,7 +12,8 @@ namespace transnormer {
 // error of writing rather than the end of the process. For the whole process, at its start.
 void outlive_refused_writes();
 
-// Installs the handlers. Called once, by commands that can stop gracefully.
+// Installs the handlers, and lets the signals through that whoever started this process has held
+// back until then. Called once, by commands that can stop gracefully.
 void install_signal_handlers();
 
 // The status to exit with, once a stop was asked for.

@@ -2,9 +2,12 @@
 // operator_cases_test.cpp holds the CPU's operators to; and what only a GPU has.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
+#include "dist/engine.h"
 #include "ops/attention/block_attention.h"
 #include "ops/attention/linear_attention.h"
 #include "ops/cuda_device.h"
@@ -14,6 +17,7 @@
 #include "ops/runtime/cuda_graph.h"
 #include "ops/runtime/cuda_library.h"
 #include "ops/runtime/kernel_view.h"
+#include "ops/runtime/nccl.h"
 
 namespace transnormer::ops {
 namespace {
@@ -122,6 +126,26 @@ TEST_F(CudaOperators, WhatFailsWhileItIsRecordedLeavesTheDeviceUsable) {
   EXPECT_THROW(CudaGraph([&x] { (void)x.sum().item<double>(); }), c10::Error);
   EXPECT_EQ(x.sum().item<double>(), 4);
 }
+
+#if TRANSNORMER_HAS_NCCL
+// More than one process needs more than one GPU (scripts/gpu_check.sh).
+TEST_F(CudaOperators, HaveAnEngineForProcesses) {
+  const auto engine = nccl_engines(device)({.store = c10::make_intrusive<c10d::HashStore>(),
+                                            .rank = 0,
+                                            .size = 1,
+                                            .timeout = std::chrono::seconds(60)});
+  std::vector<at::Tensor> x{at::full({1000}, 3.0, device)};
+  engine->backend->allreduce(x)->wait();
+  EXPECT_TRUE(at::equal(x[0].cpu(), at::full({1000}, 3.0)));
+  std::vector<at::Tensor> half{at::full({1000}, 3.0, at::device(device).dtype(at::kBFloat16))};
+  engine->backend->reduce(half)->wait();
+  at::Tensor all = at::empty({5}, at::device(device).dtype(at::kLong));
+  at::Tensor own = at::arange(5, at::device(device).dtype(at::kLong));
+  engine->backend->_allgather_base(all, own)->wait();
+  EXPECT_TRUE(at::equal(all, own));
+  EXPECT_EQ(engine->backend->getError(), c10d::ErrorType::SUCCESS);
+}
+#endif
 
 }  // namespace
 }  // namespace transnormer::ops

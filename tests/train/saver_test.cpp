@@ -284,7 +284,7 @@ TEST_F(SaverThatKeepsTwo, WhileTheLossIsHighTheLastCheckpointFromBeforeStays) {
   for (run_->state.step = 1; run_->state.step <= 4; ++run_->state.step) {
     if (run_->state.step == 2) {
       run_->state.low_loss_step = 1;
-      run_->state.former_window_loss = 1000;
+      run_->state.former_window_loss = 20;
     }
     saver.save();
   }

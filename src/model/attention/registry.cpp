@@ -130,7 +130,8 @@ std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,
       faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
                        "\" needs parts of a multiple of " + std::to_string(multiple) +
                        " tokens; data.tokens_per_sample over " + key + " is " +
-                       std::to_string(tokens_per_sample / ranks));
+                       std::to_string(tokens_per_sample / ranks) + ", set a multiple of " +
+                       std::to_string(multiple * ranks));
     }
   }
   return faults;

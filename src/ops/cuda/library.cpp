@@ -1,5 +1,6 @@
 #include "ops/cuda/graph.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/nccl.h"
 #include "ops/runtime/cuda_library.h"
 
 const transnormer::ops::CudaLibrary* transnormer_cuda_library() {
@@ -10,6 +11,7 @@ const transnormer::ops::CudaLibrary* transnormer_cuda_library() {
       .block_attention_fits = cuda::block_attention_fits,
       .capture = cuda::capture,
       .replay = cuda::replay,
-      .discard = cuda::discard};
+      .discard = cuda::discard,
+      .nccl_engine = cuda::nccl_engine()};
   return &library;
 }

@@ -4,9 +4,15 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "ops/kernels/kernels.h"
+
+namespace transnormer::dist {
+struct Engine;
+struct EngineRequest;
+}  // namespace transnormer::dist
 
 namespace transnormer::ops {
 
@@ -24,6 +30,10 @@ struct CudaLibrary {
   void* (*capture)(void (*body)(void*), void* argument);
   void (*replay)(void* graph);
   void (*discard)(void* graph);
+
+  // A group's engine for tensors of the current device, by NCCL; see dist::EngineMaker. Null where
+  // NCCL's header was not there when the library was built.
+  std::shared_ptr<dist::Engine> (*nccl_engine)(const dist::EngineRequest&);
 };
 
 // Loads the library that lies beside the executable, or beside its folder (as for the tests).

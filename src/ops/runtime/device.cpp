@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -85,14 +86,17 @@ at::Device select_device(DeviceChoice choice, int number) {
   }
   if (const int gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount()); number >= gpus) {
     throw UserError("device: this machine shows " + std::to_string(gpus) +
-                    " GPUs to a process of local rank " + std::to_string(number) +
+                    (gpus == 1 ? " GPU" : " GPUs") + " to a process of local rank " +
+                    std::to_string(number) +
                     ", which needs one of its own; start fewer processes here, or use --device "
                     "cpu");
   }
   prepare_kernels();
   // The allocator answers questions about memory only once it is set up.
   at::globalContext().lazyInitDevice(at::kCUDA);
-  return {at::kCUDA, static_cast<at::DeviceIndex>(number)};
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
+  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
+  return device;
 }
 
 void configure_threads(std::int64_t threads, bool deterministic, int processes_here) {

@@ -8,8 +8,9 @@
 namespace transnormer::ops {
 
 // Must come before any other use of LibTorch that may ask for CUDA: the CUDA library is loaded
-// here, where it is wanted. Of several GPUs it is that of this number. `cuda` without a usable GPU throws UserError; `automatic` falls back to
-// the CPU. A warning where a GPU is there and cannot be used, or not with our kernels.
+// here, where it is wanted. Of several GPUs it is that of this number, and becomes the current
+// device of the calling thread. `cuda` without a usable GPU throws UserError; `automatic` falls
+// back to the CPU. A warning where a GPU is there and cannot be used, or not with our kernels.
 [[nodiscard]] at::Device select_device(DeviceChoice choice, int number = 0);
 
 // 0 = one for each processor that is allowed, shared with other processes of the job on this

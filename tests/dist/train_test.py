@@ -1,0 +1,178 @@
+"""Several processes learn what one learns."""
+
+import json
+import unittest
+
+import jobs
+
+# In sums of another order.
+ROUNDING = {"fp32": 2e-6, "bf16": 2e-3}
+SHARDED = "distributed.shard_optimizer=true"
+# Layers that can share sequences.
+LINEAR = ['model.early={"attention":"diag","block":8}', "data.tokens_per_sample=32"]
+
+
+class TheLosses(jobs.JobsTest):
+    def assert_learns_alike(self, settings, tolerance, ranks=(2, 4), reference=1):
+        self.folder.train("one", reference, settings)
+        for count in ranks:
+            self.folder.train(f"by-{count}", count, settings)
+            self.assert_same_losses(f"by-{count}", "one", tolerance)
+
+    def test_are_those_of_one_process(self):
+        self.assert_learns_alike([], ROUNDING["fp32"])
+
+    def test_are_those_of_one_process_in_bf16(self):
+        self.assert_learns_alike(["train.precision=bf16"], ROUNDING["bf16"])
+
+    def test_are_those_of_one_process_in_micro_batches(self):
+        self.assert_learns_alike(["train.micro_batch_size=2"], ROUNDING["fp32"])
+
+    def test_are_those_of_one_process_in_micro_batches_that_do_not_divide_the_share(self):
+        self.assert_learns_alike(["train.micro_batch_size=5"], ROUNDING["fp32"])
+
+    def test_are_those_of_one_process_in_micro_batches_in_bf16(self):
+        self.assert_learns_alike(["train.micro_batch_size=2", "train.precision=bf16"],
+                                 ROUNDING["bf16"])
+
+    def test_are_those_of_one_process_with_odd_sizes_and_two_tables(self):
+        self.assert_learns_alike(["model.dim=28", "model.ffn_dim=37", "model.tie_embeddings=false",
+                                  "data.tokens_per_sample=19"], ROUNDING["fp32"])
+
+    def test_are_those_of_one_process_with_recomputed_layers(self):
+        self.assert_learns_alike(["train.activation_checkpointing=true"], ROUNDING["fp32"])
+
+    def test_are_those_of_one_process_in_buckets_of_some_kilobytes(self):
+        self.assert_learns_alike(["distributed.bucket_mb=0.004"], ROUNDING["fp32"])
+
+    def test_are_those_of_one_process_in_a_plain_transformer_with_dropout_of_attention(self):
+        self.assert_learns_alike(["model.variant=transformer", "model.attention_dropout=0.2"],
+                                 ROUNDING["fp32"])
+
+    def test_are_those_of_one_process_with_clipped_gradients(self):
+        self.assert_learns_alike(["optimizer.clip_norm=0.3"], ROUNDING["fp32"])
+        self.assertGreater(min(self.folder.column("one", "train", "grad_norm")), 0.3)
+
+    def test_are_nearly_those_of_one_process_with_gradients_sent_in_bf16(self):
+        self.assert_learns_alike(["distributed.gradient_precision=bf16"], 2e-2)
+        self.assertNotEqual(self.folder.column("one", "train", "loss"),
+                            self.folder.column("by-2", "train", "loss"))
+
+    def test_are_those_of_one_process_when_ranks_share_sequences(self):
+        self.folder.train("one", 1, LINEAR)
+        for ranks, share, more in ((2, 2, []), (4, 2, []), (4, 4, [SHARDED]), (4, 2, [SHARDED])):
+            run = f"{ranks}-{share}{'-sharded' if more else ''}"
+            self.folder.train(run, ranks, [*LINEAR, f"distributed.sequence_parallel={share}", *more])
+            self.assert_same_losses(run, "one", ROUNDING["fp32"])
+
+    def test_come_with_the_share_of_time_that_ranks_wait(self):
+        self.folder.train("run", 2)
+        shares = self.folder.column("run", "train", "ranks_wait_share")
+        self.assertEqual(len(shares), 12)
+        self.assertTrue(all(0 <= share <= 1 for share in shares), shares)
+
+
+class AnOptimizerThatRanksShare(jobs.JobsTest):
+    def test_gives_the_same_bits_by_two_and_the_same_losses_by_more(self):
+        for name, settings in {
+                "plain": [],
+                "micro-batches": ["train.micro_batch_size=2", "optimizer.clip_norm=0.3"],
+                "odd": ["model.dim=28", "model.ffn_dim=37", "model.tie_embeddings=false",
+                        "distributed.bucket_mb=0.004"]}.items():
+            for ranks in (2, 3):
+                whole, sharded = f"{name}-{ranks}", f"{name}-{ranks}-sharded"
+                self.folder.train(whole, ranks, settings)
+                self.folder.train(sharded, ranks, [*settings, SHARDED])
+                self.assert_same_losses(sharded, whole, ROUNDING["fp32"])
+                if ranks == 2:  # sums of more may be made in another order
+                    self.assert_same_bits(sharded, whole)
+
+
+class UpdatesThatAreNotFinite(jobs.JobsTest):
+    def test_are_skipped_by_all(self):
+        # The scale of half precision is first too large, then found.
+        settings = ["train.precision=fp16", "optimizer.lr=0.05", "schedule.name=constant",
+                    "schedule.warmup_steps=0", "train.steps=20", "train.nonfinite_limit=1000"]
+        self.folder.train("one", 1, settings)
+        for run, more in (("two", []), ("sharded", [SHARDED])):
+            self.folder.train(run, 2, [*settings, *more])
+            for column in ("loss_scale", "skipped_updates"):
+                self.assertEqual(self.folder.column(run, "train", column),
+                                 self.folder.column("one", "train", column))
+        self.assert_same_bits("sharded", "two")
+
+    def test_end_all_with_status_3(self):
+        settings = ["optimizer.lr=1000", "optimizer.weight_decay=1000", "schedule.name=constant",
+                    "schedule.warmup_steps=0", "train.steps=100", "checkpoint.every=2"]
+        for more in ([], [SHARDED]):
+            with self.folder.start_training(f"run{len(more)}", 2, [*settings, *more]) as job:
+                outcome = job.wait()
+                self.assertEqual(outcome.status, 3, outcome.err)
+                self.assertIn("training diverged at update", outcome.err.splitlines()[-1])
+                self.assert_all_gone(job)
+
+
+class AnEvaluation(jobs.JobsTest):
+    def evaluate(self, ranks, *options):
+        outcome = self.folder.run([jobs.PROGRAM, "eval", "run", "--json", *options,
+                                   *(["--nproc", ranks] if ranks > 1 else [])])
+        self.assertEqual(outcome.status, 0, outcome.err)
+        answer = json.loads(outcome.out)
+        return {key: value for key, value in answer.items() if "second" not in key}
+
+    def test_gives_the_same_bits_by_any_number_of_processes(self):
+        self.folder.train("run", 1)
+        for name, options in {"plain": [],
+                              "context": ["--context-window", "7"],
+                              "small": ["--set", "validation.batch_size=2"]}.items():
+            answers, files = [], []
+            for ranks in (1, 3):
+                file = f"{name}-{ranks}.jsonl"
+                answers.append(self.evaluate(ranks, "--per-token", file, *options))
+                files.append((self.folder.path / file).read_bytes())
+            self.assertEqual(answers[0], answers[1])
+            self.assertTrue(files[0] == files[1], f"other losses of tokens: {name}")
+            self.assertGreater(len(files[0].splitlines()), 100)
+
+    def test_during_training_gives_the_same_bits_by_any_number_of_processes(self):
+        # Weights that do not change.
+        still = ["optimizer.lr=0", "schedule.warmup_init_lr=0", "validation.batch_size=2"]
+        for ranks in (1, 3):
+            self.folder.train(f"by-{ranks}", ranks, still)
+        losses = self.folder.column("by-1", "valid", "loss")
+        self.assertEqual(len(losses), 3)
+        self.assertEqual(self.folder.column("by-3", "valid", "loss"), losses)
+
+
+class ARunThatGoesOn(jobs.JobsTest):
+    def test_with_other_numbers_of_ranks_takes_the_same_samples(self):
+        self.folder.train("one", 1)
+        steps = iter((4, 8, 12))
+        for ranks, more in ((2, [SHARDED]), (1, []), (3, [SHARDED])):
+            outcome = self.folder.train("run", ranks, [f"train.steps={next(steps)}", *more])
+        self.assertIn("ranks: 1 when it was saved, 3 now", outcome.err)
+        trained = {line["step"]: line for line in self.folder.lines("run", "train")}
+        self.assertEqual(list(trained), list(range(1, 13)))
+        for line in self.folder.lines("one", "train"):
+            self.assertEqual(trained[line["step"]]["tokens"], line["tokens"])
+            self.assertLess(abs(trained[line["step"]]["loss"] / line["loss"] - 1),
+                            ROUNDING["fp32"])
+
+    def test_sharded_and_whole_in_turn_ends_with_the_same_bits(self):
+        self.folder.train("whole", 2)
+        for steps, more in ((4, [SHARDED]), (8, []), (12, [SHARDED])):
+            self.folder.train("run", 2, [f"train.steps={steps}", *more])
+        self.assert_same_bits("run", "whole")
+
+    def test_with_as_many_ranks_ends_with_the_same_bits(self):
+        for ranks, settings in ((2, ["train.micro_batch_size=2"]), (3, [SHARDED]),
+                                (4, [*LINEAR, "distributed.sequence_parallel=2"])):
+            self.folder.train(f"whole-{ranks}", ranks, settings)
+            for steps in (3, 7, 12):
+                self.folder.train(f"run-{ranks}", ranks, [*settings, f"train.steps={steps}"])
+            self.assertTrue(self.folder.bits(f"run-{ranks}", 12)
+                            == self.folder.bits(f"whole-{ranks}", 12), f"{ranks} ranks")
+
+
+if __name__ == "__main__":
+    unittest.main()
