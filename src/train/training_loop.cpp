@@ -303,7 +303,9 @@ void TrainingLoop::report(Update update) {
 
 bool TrainingLoop::note_what_is_due() {
   const bool validation = is_validation_due(run_);
-  const bool asked = std::exchange(save_is_asked_, false);
+  // Several ranks have asked each other in the update.
+  const bool asked_now = run_.world.size() == 1 && take_save_request();
+  const bool asked = std::exchange(save_is_asked_, false) || asked_now;
   const bool save = asked || is_multiple(state_.step, config_.checkpoint.every);
   validation_due_ = validation_due_ || validation;
   save_due_ = save_due_ || save;
