@@ -80,10 +80,28 @@ void print_table(const Evaluation& evaluation) {
 // The processes of a world share out the batches, and parts of the windows where the config says
 // so.
 void form_groups(dist::World& world, DistributedConfig config, at::Device device) {
+  config.backend = DistributedBackend::automatic;
   if (world.size() == 1) {
     config.sequence_parallel = 1;
   }
   world.form_groups(config, device, ops::nccl_engines(device));
+}
+
+// Else the figures would be a mixture.
+void require_same_work(const dist::World& world, const Checkpoint& checkpoint,
+                       const EvaluationRequest& request, const Evaluator& evaluator) {
+  if (world.size() == 1) {
+    return;
+  }
+  const std::string work = manifest_to_json(checkpoint.manifest()) + evaluator.text_digest() +
+                           config_to_json(request.config) +
+                           std::to_string(request.context_window.value_or(-1)) + ' ' +
+                           c10::toString(request.compute);
+  world.require_same(work, [](const std::string&, const std::string&) {
+    return "evaluates another checkpoint or text than rank 0, or otherwise; all ranks need the "
+           "same "
+           "files and options";
+  });
 }
 
 ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
@@ -129,6 +147,7 @@ ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
   if (!evaluator) {
     evaluator = learned.make_evaluator(request);
   }
+  require_same_work(world, checkpoint, request, *evaluator);
   const auto model = checkpoint.load_model(device);
   require_finite_weights(*model, checkpoint.path().string());
   if (const auto warning = slow_precision(precision, device)) {

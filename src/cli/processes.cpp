@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <iostream>
 #include <string>
 
 #include "cli/options.h"
@@ -108,7 +109,10 @@ ExitStatus run_in_world(const dist::Launch& launch, const Work& work) {
     if (fault) {
       std::rethrow_exception(fault);
     }
-    return agreed(world, work.work(world));
+    const ExitStatus status = agreed(world, work.work(world));
+    std::cout.flush();  // the answer, before anything can go wrong in leaving
+    world.leave();
+    return status;
   } catch (const dist::CollectiveError& error) {
     world.end_by_collective(error.what());
   } catch (...) {

@@ -164,7 +164,9 @@ void train_fields(TrainConfig& t, FieldVisitor& v) {
 void validation_fields(ValidationConfig& c, FieldVisitor& v) {
   v.integer({"every", "Updates between validations; 0: never", silent, "updates"}, c.every,
             {0, kMaxCount});
-  v.integer({"batch_size", "Samples of a pass; 0: as in training", silent, "sequences"},
+  v.integer({"batch_size",
+             "Samples of a pass; 0: as in training, at most 8,192 tokens on a CPU, 65,536 on a GPU",
+             silent, "sequences"},
             c.batch_size, {0, kMaxSize});
   v.integer({"patience", "Stops after so many validations without a better one; 0: off", silent,
              "validations"},

@@ -29,7 +29,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kStarter = "TRANSNORMER_NPROC";  // the starter's process number
-// For the others, once one has ended; and once the first has, whose end they need not wait for.
+// For the others, once one has ended by a fault; and once the first has, whose end they need not
+// wait for.
 constexpr auto kFarewell = std::chrono::seconds(9);
 constexpr auto kLastFarewell = std::chrono::seconds(2);
 
@@ -116,14 +117,16 @@ class Family {
     for (Child& child : children_) {
       if (!child.has_ended && ::waitpid(child.process, &child.status, WNOHANG) == child.process) {
         child.has_ended = true;
-        first_ended_ = first_ended_.value_or(child);
+        if (child.status != 0) {
+          first_fault_ = first_fault_.value_or(child);
+        }
       }
     }
   }
 
   [[nodiscard]] const Child& first() const { return children_.front(); }
-  // In time; if any has.
-  [[nodiscard]] const std::optional<Child>& first_ended() const { return first_ended_; }
+  // That has ended first, of those with another status than 0; if any has.
+  [[nodiscard]] const std::optional<Child>& first_fault() const { return first_fault_; }
   [[nodiscard]] bool have_all_ended() const {
     return std::ranges::all_of(children_, &Child::has_ended);
   }
@@ -157,7 +160,7 @@ class Family {
   }
 
   std::vector<Child> children_;
-  std::optional<Child> first_ended_;
+  std::optional<Child> first_fault_;
 };
 
 c10::intrusive_ptr<c10d::TCPStore> open_store() {
@@ -201,15 +204,15 @@ int run_local_processes(int count) {
       family.hand_on(signal);
     }
     family.note_the_ended();
-    if (family.first_ended() && !until) {
+    if (family.first_fault() && !until) {
       until = Clock::now() + kFarewell;
     }
-    if (family.first().has_ended && *until > Clock::now() + kLastFarewell) {
-      until = Clock::now() + kLastFarewell;
+    if (family.first().has_ended) {
+      until = std::min(until.value_or(Clock::time_point::max()), Clock::now() + kLastFarewell);
     }
   }
   // Where the first one stands still, or waits for one that never came, the other's end counts.
-  return status_of(family.first().has_ended ? family.first() : family.first_ended().value());
+  return status_of(family.first().has_ended ? family.first() : family.first_fault().value());
 }
 
 bool is_local_process() {

@@ -68,6 +68,10 @@ void set(const Store& store, const std::string& key, const std::string& value) {
   store->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
 }
 
+bool is_of_loop(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
 // Nothing while the key is not there.
 std::optional<std::string> look(const Store& store, const std::string& key) {
   return store->check({key}) ? std::optional(get(store, key)) : std::nullopt;
@@ -184,13 +188,15 @@ std::vector<Arrival> receive(const Store& store, const Arrival& self, Millisecon
 }
 
 std::string await(const Store& store, const std::string& key, const std::string& absent,
-                  std::optional<Milliseconds> timeout) {
+                  std::optional<Milliseconds> timeout, Stops stops = Stops::heeded) {
   const auto began = Clock::now();
   while (true) {
     if (auto text = look(store, key)) {
       return *std::move(text);
     }
-    throw_if_stopped();
+    if (stops == Stops::heeded) {
+      throw_if_stopped();
+    }
     if (timeout && Clock::now() - began > *timeout) {
       throw UserError(absent);
     }
@@ -225,6 +231,8 @@ std::string fault_of_gpu(const Engine& engine) {
 
 struct World::Meeting {
   Store store;
+  Store whole_store;    // with what other programs of the same launch have left
+  std::string ends;     // key of the orderly ends of this rank, in the whole
   std::string address;  // of this machine, towards the others
   Milliseconds timeout;
   std::shared_ptr<Progress> progress = std::make_shared<Progress>();
@@ -377,9 +385,19 @@ World::World(const Launch& launch, Milliseconds timeout, const std::string& iden
   meeting_ = std::make_unique<Meeting>();
   meeting_->timeout = timeout;
   meeting_->address = address_towards(launch.host);
+  if (launch.local_size < launch.size && is_of_loop(meeting_->address)) {
+    throw UserError("MASTER_ADDR: " + launch.host + " is " + meeting_->address +
+                    " here, which other machines cannot reach; give the address or name by which "
+                    "they reach rank 0's machine");
+  }
   const bool serves = launch.rank == 0 && !launch.store_is_there;
+  const Store all_attempts = serves ? serve(launch) : call(launch, timeout);
+  meeting_->ends = "transnormer/" + launch.attempt + "/ended/" + std::to_string(launch.rank);
+  // A launcher's store outlives a program that has ended, and another may follow.
+  const std::int64_t before = all_attempts->add(meeting_->ends, 0);
+  meeting_->whole_store = all_attempts;
   meeting_->store = c10::make_intrusive<c10d::PrefixStore>(
-      "transnormer/" + launch.attempt, serves ? serve(launch) : call(launch, timeout));
+      "transnormer/" + launch.attempt + '/' + std::to_string(before), all_attempts);
   const Arrival self{.member = {.rank = launch.rank,
                                 .local_rank = launch.local_rank,
                                 .host = machine_name(),
@@ -405,6 +423,14 @@ World::World(const Launch& launch, Milliseconds timeout, const std::string& iden
   on_device_ = all_;
 }
 
+void World::leave() {
+  if (meeting_) {
+    all_.meet();
+    meeting_->whole_store->add(meeting_->ends, 1);
+    all_.meet();  // the store is rank 0's, perhaps
+  }
+}
+
 std::string World::name() const {
   return Watch::Member{
       .rank = rank(), .local_rank = 0, .host = machine_name(), .process = 0, .speaks = false}
@@ -426,6 +452,9 @@ void World::form_groups(const DistributedConfig& config, at::Device device,
                                  : "are " + std::to_string(size()) + "; start a multiple of ") +
                     std::to_string(share) + " processes (--nproc)");
   }
+  if (!meeting_) {
+    return;
+  }
   if (config.backend == DistributedBackend::nccl && device.is_cpu()) {
     throw UserError(
         "distributed.backend: \"nccl\" is for GPUs; on a CPU it is \"gloo\" (or \"auto\")");
@@ -433,9 +462,6 @@ void World::form_groups(const DistributedConfig& config, at::Device device,
   if (config.backend == DistributedBackend::gloo && !device.is_cpu()) {
     throw UserError(
         "distributed.backend: \"gloo\" is for CPUs; on a GPU it is \"nccl\" (or \"auto\")");
-  }
-  if (!meeting_) {
-    return;
   }
   meeting_->for_gpu = for_gpu;
   meeting_->add_gpu(*meeting_->all, "all", rank(), size());
@@ -447,7 +473,7 @@ void World::form_groups(const DistributedConfig& config, at::Device device,
   meeting_->watch_gpu();
 }
 
-std::string World::word_of_first(const std::function<std::string()>& word) {
+std::string World::word_of_first(const std::function<std::string()>& word, Stops stops) {
   if (!meeting_) {
     return word();
   }
@@ -458,7 +484,7 @@ std::string World::word_of_first(const std::function<std::string()>& word) {
     return said;
   }
   try {
-    return await(meeting_->store, key, "", std::nullopt);
+    return await(meeting_->store, key, "", std::nullopt, stops);
   } catch (const c10::Error& error) {
     throw CollectiveError(first_line(error.what_without_backtrace()));
   }

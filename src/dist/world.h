@@ -29,6 +29,8 @@ class FirstHasFault : public std::runtime_error {
   FirstHasFault() : std::runtime_error("rank 0 found a fault") {}
 };
 
+enum class Stops { heeded, ignored };
+
 class World {
  public:
   World();  // of one
@@ -67,8 +69,9 @@ class World {
                    const EngineMaker& for_gpu = {});
 
   // --- Words of the first process, however long it takes it to say them: the others wait without
-  // limit, and throw StoppedError when a signal asks to stop.
-  [[nodiscard]] std::string word_of_first(const std::function<std::string()>& word);
+  // limit, and throw StoppedError when a signal asks to stop, unless that is to be ignored.
+  [[nodiscard]] std::string word_of_first(const std::function<std::string()>& word,
+                                          Stops stops = Stops::heeded);
 
   // Throws UserError, naming the first process that differs, where `value` is not the same for all.
   // difference: says how two values differ.
@@ -78,6 +81,9 @@ class World {
 
   // How many processes, this one too, say the same.
   [[nodiscard]] int count_alike(const std::string& text) const;
+
+  // All leave in order, and the job is over: another program may follow by the same launcher.
+  void leave();
 
   // --- The end. Where another process fails, is killed, lost or hangs, this one ends on the way.
   // Watch::report; true in a world of one.

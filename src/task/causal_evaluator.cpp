@@ -10,6 +10,7 @@
 #include "task/causal.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/hash.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -126,6 +127,12 @@ class CausalEvaluator : public Evaluator {
                                             : request.text) +
                       " holds no tokens to score");
     }
+  }
+
+  [[nodiscard]] std::string text_digest() const override {
+    Sha256 digest;
+    text_.stream.for_each([&digest](TokenId token) { digest.update(&token, sizeof token); });
+    return digest.hex();
   }
 
   [[nodiscard]] std::optional<Evaluation> evaluate(TransNormer& model) const override {

@@ -56,6 +56,8 @@ struct Evaluation {
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
+  // Of what is evaluated on; ranks that evaluate together must have the same.
+  [[nodiscard]] virtual std::string text_digest() const { return {}; }
   // Nothing where a signal asked to stop on the way.
   [[nodiscard]] virtual std::optional<Evaluation> evaluate(TransNormer& model) const = 0;
 };

@@ -47,7 +47,7 @@ void GradientReduction::plan(const TransNormer& model) {
       own(item.value(), behind_.back());
     }
   }
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
+  for (std::size_t i = blocks.size(); i-- > 0;) {  // what several have is whole behind the lowest
     for (const at::Tensor& parameter : blocks[i]->parameters()) {
       own(parameter, behind_[i]);
     }
@@ -66,7 +66,7 @@ void GradientReduction::plan(const TransNormer& model) {
 void GradientReduction::begin(bool fills) {
   fills_ = fills;
   table_is_sent_ = false;
-  sends_rows_ = false;
+  was_reached_.assign(behind_.size(), false);
   rows_ = {};
   waiting_.clear();
   sums_.clear();
@@ -77,7 +77,7 @@ ops::RowGradients* GradientReduction::embedding_rows() {
 }
 
 void GradientReduction::on_loss(bool output_gradient_is_made) {
-  if (!is_needed() || !output_gradient_is_made) {
+  if (!is_needed() || !output_gradient_is_made || !embedding_.gathers_gradient()) {
     return;
   }
   send(output_);
@@ -92,6 +92,7 @@ void GradientReduction::on_gradients_behind(std::int64_t layer) {
   if (!is_needed()) {
     return;
   }
+  was_reached_[static_cast<std::size_t>(layer)] = true;
   const std::vector<Interval>& whole = behind_[static_cast<std::size_t>(layer)];
   waiting_.insert(waiting_.end(), whole.begin(), whole.end());
   std::int64_t elements = 0;
@@ -108,6 +109,11 @@ void GradientReduction::finish() {
     return;
   }
   waiting_.insert(waiting_.end(), rest_.begin(), rest_.end());
+  for (std::size_t layer = 0; layer < behind_.size(); ++layer) {
+    if (!was_reached_[layer]) {  // where a layer lets no gradient through
+      waiting_.insert(waiting_.end(), behind_[layer].begin(), behind_[layer].end());
+    }
+  }
   if (!table_is_sent_) {
     ops::add_rows(embedding_.gradient(), std::exchange(rows_, {}));
     waiting_.insert(waiting_.end(), table_.begin(), table_.end());

@@ -77,8 +77,8 @@ class GradientReduction final : public GradientWatcher {
 
   // Of the present update.
   bool fills_ = false;
-  bool table_is_sent_ = false;  // but for its rows
-  bool sends_rows_ = false;
+  bool table_is_sent_ = false;     // but for its rows
+  std::vector<bool> was_reached_;  // of the layers
   ops::RowGradients rows_;
   std::vector<Interval> waiting_;  // for a bucket to be full
   std::vector<Sum> sums_;

@@ -37,6 +37,9 @@ Saver::Saver(TrainingRun& run, Events& events, std::function<void(SaveStage)> on
       events_(events),
       on_stage_(std::move(on_stage)),
       in_background_(run.saves_in_background && run.world.is_first()) {
+  if (run.world.is_first() && is_shared()) {
+    make_optimizer_room();  // without it nothing could be saved
+  }
   if (in_background_) {
     (void)begin([this] { prepare_snapshot(); });
   }
@@ -65,10 +68,8 @@ void Saver::join() {
 void Saver::prepare_snapshot() {
   try {
     snapshot_.model = make_room(named_tensors(*run_.model));
-    optimizer_room_ = run_.optimizer->room_for_state();
-  } catch (const std::exception&) {
-    snapshot_ = {};
-    optimizer_room_.clear();
+    make_optimizer_room();
+  } catch (const std::exception&) {  // the first save tells
   }
 }
 
@@ -83,16 +84,7 @@ void Saver::save() {
     give_state();
     return;
   }
-  try {
-    take_snapshot(in_background_);
-  } catch (const std::exception& error) {
-    in_background_ = false;
-    log::warn(
-        "no copy of weights and optimizer could be made, so training waits while they are "
-        "written: " +
-        first_line(error.what()));
-    take_snapshot(false);
-  }
+  take_snapshot();
   outcome_ = {};
   told_ = false;
   {
@@ -107,23 +99,35 @@ void Saver::save() {
 }
 
 void Saver::give_state() {
-  if (run_.optimizer->shared_by().size() > 1) {
+  if (is_shared()) {
     run_.optimizer->copy_state_to({});
   }
 }
 
-void Saver::take_snapshot(bool copied) {
-  std::vector<NamedTensor> model = named_tensors(*run_.model);
-  if (copied) {
-    copy_tensors(model, snapshot_.model);
-  } else {
-    snapshot_.model = std::move(model);
+bool Saver::is_shared() const {
+  return run_.optimizer->shared_by().size() > 1;
+}
+
+// The memory is found before anything is asked of other ranks, which cannot be asked twice.
+void Saver::take_snapshot() {
+  const std::vector<NamedTensor> model = named_tensors(*run_.model);
+  if (in_background_) {
+    try {
+      copy_tensors(model, snapshot_.model);
+      make_optimizer_room();
+    } catch (const std::exception& error) {
+      in_background_ = false;
+      log::warn(
+          "no copy of weights and optimizer could be made, so training waits while they are "
+          "written: " +
+          first_line(error.what()));
+    }
+  }
+  if (!in_background_) {
+    snapshot_.model = model;
   }
   // What is spread over ranks is whole in a copy only.
-  if (copied || run_.optimizer->shared_by().size() > 1) {
-    if (optimizer_room_.empty()) {
-      optimizer_room_ = run_.optimizer->room_for_state();
-    }
+  if (in_background_ || is_shared()) {
     run_.optimizer->copy_state_to(optimizer_room_);
     snapshot_.optimizer = run_.optimizer->named_state_of(optimizer_room_);
   } else {
@@ -131,6 +135,12 @@ void Saver::take_snapshot(bool copied) {
   }
   snapshot_.state = run_.state;
   sound_step_ = last_sound_step(run_);
+}
+
+void Saver::make_optimizer_room() {
+  if (optimizer_room_.empty()) {
+    optimizer_room_ = run_.optimizer->room_for_state();
+  }
 }
 
 void Saver::write() {

@@ -57,9 +57,12 @@ class Saver {
     double seconds = 0;
   };
 
-  // Takes from the run what is to be saved: copies, or where `copied` is false the tensors
-  // themselves.
-  void take_snapshot(bool copied);
+  // Whether the optimizer's state is spread over ranks.
+  [[nodiscard]] bool is_shared() const;
+  // Takes from the run what is to be saved: copies where it is written in the background, else the
+  // tensors themselves.
+  void take_snapshot();
+  void make_optimizer_room();
   // On another rank than the first, which writes: its part of what the first takes.
   void give_state();
   // False where the system has no thread left.

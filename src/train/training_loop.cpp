@@ -90,7 +90,10 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       saver_(run, events),
       meter_(run.state.elapsed_s),
       bar_("train", run.total_steps, run.state.step, log::is_terminal()),
-      saved_step_(is_saved(run) ? run.state.step : -1),
+      saved_step_(run.world.word_of_first([&] { return is_saved(run) ? "saved" : "new"; }) ==
+                          "saved"
+                      ? run.state.step
+                      : -1),
       applied_step_(run.state.step) {
   run_.world.set_last_words([this] { (void)saver_.settle(kLastWords); });
 }
@@ -104,8 +107,8 @@ ExitStatus TrainingLoop::run() {
     return go_on() ? end() : stop(stop_.value());
   } catch (const DivergedError&) {
     throw;
-  } catch (const dist::CollectiveError&) {  // others are gone: the job ends as it is
-    throw;
+  } catch (const dist::CollectiveError& error) {  // while the save in flight can be waited for
+    run_.world.end_by_collective(error.what());
   } catch (const std::exception&) {  // data that can no longer be read, no memory
     bar_.finish();
     events_.note(state_.step, "failed",
@@ -300,7 +303,9 @@ void TrainingLoop::report(Update update) {
 
 bool TrainingLoop::note_what_is_due() {
   const bool validation = is_validation_due(run_);
-  const bool asked = std::exchange(save_is_asked_, false);
+  // Several ranks have asked each other in the update.
+  const bool asked_now = run_.world.size() == 1 && take_save_request();
+  const bool asked = std::exchange(save_is_asked_, false) || asked_now;
   const bool save = asked || is_multiple(state_.step, config_.checkpoint.every);
   validation_due_ = validation_due_ || validation;
   save_due_ = save_due_ || save;
@@ -375,14 +380,20 @@ void TrainingLoop::save() {
     return;
   }
   state_.elapsed_s = meter_.elapsed_s();
+  wait_for_save();
   require_equal_weights(run_);
   saver_.save();
+  wait_for_first([] { return "begun"; });
   saved_step_ = state_.step;
 }
 
+// A disk may take longer than any collective; a stop is what is being carried out.
+std::string TrainingLoop::wait_for_first(const std::function<std::string()>& word) {
+  return run_.world.word_of_first(word, dist::Stops::ignored);
+}
+
 void TrainingLoop::wait_for_save() {
-  const std::string outcome = run_.world.all().broadcast(saver_.wait() ? "saved" : "failed", 0);
-  if (outcome == "failed") {
+  if (wait_for_first([this] { return saver_.wait() ? "saved" : "failed"; }) == "failed") {
     saved_step_ = -1;
   }
 }

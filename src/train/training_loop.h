@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,7 +31,8 @@ class TrainingLoop {
   // Goes on to the end of training or until a signal asks to stop, then saves. Only sound states
   // are saved (soundness.h); what was due in another is made up for in the next sound one. Throws
   // Divergence; nothing is saved then. What else fails on the way (the data can no longer be
-  // read, no memory) is thrown on after saving the state, if that is whole.
+  // read, no memory) is thrown on after saving the state, if that is whole; in a world of several
+  // nothing is saved then.
   [[nodiscard]] ExitStatus run();
 
  private:
@@ -74,6 +76,7 @@ class TrainingLoop {
   void save();  // begins to
   // Until what was saved is on disk, or is known not to be.
   void wait_for_save();
+  std::string wait_for_first(const std::function<std::string()>& word);
   // Saves where the state is sound; tells how the run can go on.
   std::string save_and_tell();
   // After a fault that ends training: saves the state before it, if that is whole; tells so.

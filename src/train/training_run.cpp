@@ -60,6 +60,21 @@ void require_that_ranks_fit(const Config& config, const dist::World& world) {
   }
 }
 
+// Equal weights need equal numbers everywhere.
+std::string kind_difference(const std::string& first, const std::string& other) {
+  return "computes by " + other + ", rank 0 by " + first +
+         "; use machines of one kind, or set train.device";
+}
+
+void require_same_text(const dist::World& world, const Task& task) {
+  const std::string digests =
+      task.data_digest() + ' ' + task.validation_digest() + ' ' + task.tokenizer()->digest();
+  world.require_same(digests, [](const std::string&, const std::string&) {
+    return "the text of data.train or data.valid there, or its tokenizer, is not that of rank 0; "
+           "all ranks need the same files";
+  });
+}
+
 // A text shorter than one sample is a shorter sample.
 void require_parts(const Config& config, const Task& task) {
   const std::int64_t parts = config.distributed.sequence_parallel;
@@ -101,10 +116,13 @@ bool require_memory(const Config& config, const Task& task, at::Device device,
                        .length = length / world.sequence().size(),
                        .compute = ops::scalar_type(config.train.precision),
                        .activation_checkpointing = config.train.activation_checkpointing});
+  const double whole_state = estimate.optimizer;
   if (config.distributed.shard_optimizer) {
     estimate.optimizer /= world.size();
   }
-  const double needed = estimate.total() - 0.3 * estimate.activations;
+  // Rank 0 gathers what is spread to save it.
+  const double gathered = config.distributed.shard_optimizer && world.is_first() ? whole_state : 0;
+  const double needed = estimate.total() - 0.3 * estimate.activations + gathered;
   const double batches = BatchLoader::held_bytes(batches_held, task.bytes_per_sample());
   const int here = world.launch().local_size;
   const std::string of_one = here == 1 ? "" : " for each of " + format_count(here) + " processes";
@@ -257,16 +275,18 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   ops::configure_threads(config.train.threads, config.train.deterministic,
                          world.count_alike(dist::machine_name() + ' ' + affinity()));
   world.require_same(config_to_json(config), difference);
+  TrainingState state;
+  record_environment(state, device, world.size());
+  world.require_same(state.device + ", " + state.build, kind_difference);
   world.form_groups(config.distributed, device, ops::nccl_engines(device));
   require_that_ranks_fit(config, world);
 
-  TrainingState state;
-  record_environment(state, device, world.size());
   std::vector<std::string> warnings = request.loaded.warnings;
   Start start = start_together(request, world, state, warnings);
   throw_if_stopped();
   Task& task = *start.task;
   require_parts(config, task);
+  require_same_text(world, task);
   const std::int64_t total = total_steps(config.train, task.samples());
   warn_of_warmup(config, total, warnings);
   const bool saves_in_background = require_memory(config, task, device, world);

@@ -1,5 +1,6 @@
 #include "train/validation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -16,18 +17,31 @@ bool is_validation_due(const TrainingRun& run) {
          run.state.validated_step != step && (step % every == 0 || step == run.total_steps);
 }
 
+namespace {
+
+// The same at any number of ranks, and enough batches for many of them.
+std::int64_t windows_a_pass(const TrainingRun& run) {
+  const Config& config = run.config;
+  if (config.validation.batch_size > 0) {
+    return config.validation.batch_size;
+  }
+  const std::int64_t tokens = run.device.is_cuda() ? 65536 : 8192;
+  return std::clamp<std::int64_t>(tokens / run.task->sample_length(), 1,
+                                  config.train.resolved_micro_batch_size());
+}
+
+}  // namespace
+
 std::optional<Report> validate(const TrainingRun& run, const std::function<bool()>& should_stop) {
   const Config& config = run.config;
   log::ProgressBar bar("validate", run.task->validation_size(), 0, log::is_terminal());
   const std::optional<Sums> sums = run.task->validate(
-      *run.model,
-      {.batch_size = config.validation.batch_size > 0 ? config.validation.batch_size
-                                                      : config.train.resolved_micro_batch_size(),
-       .compute = ops::scalar_type(config.train.precision),
-       .on_progress = [&bar](std::int64_t done) { bar.update(done); },
-       .should_stop = should_stop,
-       .sequence = run.world.sequence(),
-       .batches = run.world.samples()});
+      *run.model, {.batch_size = windows_a_pass(run),
+                   .compute = ops::scalar_type(config.train.precision),
+                   .on_progress = [&bar](std::int64_t done) { bar.update(done); },
+                   .should_stop = should_stop,
+                   .sequence = run.world.sequence(),
+                   .batches = run.world.samples()});
   return sums ? std::optional(run.task->report(*sums)) : std::nullopt;
 }
 

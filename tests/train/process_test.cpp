@@ -349,9 +349,9 @@ TEST_F(TrainProcess, SaysAtItsStartWhatItIsGoingToDo) {
   EXPECT_THAT(workspace_.read("run/train.log"), HasSubstr("done: reached train.steps"));
 }
 
-TEST_F(TrainProcess, RefusesToBeOneOfSeveralProcesses) {
+TEST_F(TrainProcess, RefusesToGuessWhichOfSeveralProcessesItIs) {
   ::setenv("WORLD_SIZE", "2", 1);
-  expect_refused(workspace_, train("run", {}), {"WORLD_SIZE is 2"});
+  expect_refused(workspace_, train("run", {}), {"WORLD_SIZE is set, but RANK is not"});
   ::unsetenv("WORLD_SIZE");
 }
 

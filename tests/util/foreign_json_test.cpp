@@ -15,6 +15,7 @@ TEST(ForeignJson, IsDiscardedWhereItIsNoneOrNestsTooDeep) {
   EXPECT_TRUE(parse_foreign_json("{\"a\": [1]}").is_object());
   EXPECT_TRUE(nested(30).is_array());
   EXPECT_TRUE(nested(40).is_discarded());
+  EXPECT_TRUE(parse_foreign_json('"' + std::string(40, '[') + R"(\"]")").is_string());
   for (const char* text : {"", "{", "nul", "{\"a\": NaN}", "1e999", "{} {}", "\"\xff\""}) {
     EXPECT_TRUE(parse_foreign_json(text).is_discarded()) << text;
   }
