@@ -17,7 +17,7 @@ import uuid
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("TRANSNORMER_PROGRAM", str(ROOT / "build/transnormer"))
 MARK = "TRANSNORMER_TEST_JOB"  # in the environment of all processes of a job
-PATIENCE = 120  # seconds for what is not about time, on a machine with much else to do
+PATIENCE = 240  # seconds for what is not about time, on a machine with much else to do
 
 CONFIG = {
     "model": {"variant": "custom", "layers": 2, "dim": 16, "heads": 2,
