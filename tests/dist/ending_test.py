@@ -183,7 +183,7 @@ class AJobThatLosesARank(EndingTest):
             outcome = job.wait()
             self.assertIn(outcome.status, (1, 2), outcome.err)
             self.assert_all_gone(job)
-            told = [line for line in outcome.faults() if line.startswith("transnormer: ")]
+            told = [line for line in outcome.faults() if "was cut off" in line]
             self.assertEqual(len(told), 1, outcome.err)
         self.assertGreaterEqual(self.folder.latest("run"), before)
         self.assertEqual(self.folder.events("run").count("done"), 0)

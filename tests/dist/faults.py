@@ -94,11 +94,11 @@ class Round:
 
     def end(self, job, allowed):
         """Waits for it; returns what came of it."""
-        outcome = job.wait(60)
+        outcome = job.wait(180)
         require(outcome.status in allowed,
                 f"status {outcome.status}, expected one of {allowed}:\n{outcome.err}")
         require("internal error" not in outcome.err, outcome.err)
-        end = time.monotonic() + 15
+        end = time.monotonic() + 30
         while job.living():
             require(time.monotonic() < end, "processes were left behind")
             time.sleep(0.02)
