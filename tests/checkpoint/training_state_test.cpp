@@ -47,6 +47,9 @@ TrainingState full_state() {
   state.gradient_moments["all"] = {3, 2.0 / 3, 1e-300};
   state.gradient_moments["layers.0"] = {4, -1e300, 0.1 + 0.2};
   state.threads = 18;
+  state.ranks = 4;
+  state.divergence_retries = 2;
+  state.samples_passed_over = 64;
   state.device = "cpu";
   state.build = "build";
   state.train_data_digest = "digest";

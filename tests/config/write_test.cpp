@@ -38,7 +38,7 @@ constexpr const char* kDefaults = R"({
   "train": {
     "steps": 100000, "max_epochs": 0, "global_batch_size": 128, "micro_batch_size": 0,
     "objective": "causal", "precision": "fp32", "device": "auto", "seed": 1, "threads": 0,
-    "deterministic": false, "nonfinite": "skip", "nonfinite_limit": 10,
+    "deterministic": false, "nonfinite": "skip", "nonfinite_limit": 10, "divergence_retries": 0,
     "activation_checkpointing": false
   },
   "validation": {"every": 1000, "batch_size": 0, "patience": 0, "context_window": 0},
@@ -138,8 +138,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
   other.optimizer = {AdamWConfig{{0, 0}, 1}, 1, 1, 1};
   other.schedule = {ScheduleKind::cosine, 1, 1, 1, 2};
   other.train = {
-      1, 1,   1, 1, "causal", Precision::bf16, DeviceChoice::cpu, 2, 1, true, NonfinitePolicy::stop,
-      1, true};
+      1, 1, 1,   1, "causal", Precision::bf16, DeviceChoice::cpu, 2, 1, true, NonfinitePolicy::stop,
+      1, 1, true};
   other.validation = {1, 1, 1, 1};
   other.checkpoint = {1, 3, false, 1};
   other.log = {1, 1, 1, false, LogLevel::error};
@@ -157,6 +157,7 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "train.max_epochs",
                                         "train.nonfinite",
                                         "train.nonfinite_limit",
+                                        "train.divergence_retries",
                                         "validation.every",
                                         "validation.batch_size",
                                         "validation.patience",
@@ -186,8 +187,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                       "train.deterministic",    "train.activation_checkpointing"};
   EXPECT_EQ(keys[OnResume::silent], silent);
   EXPECT_EQ(keys[OnResume::warn], warn);
-  // Of 82 keys, three have one choice only, so they cannot change.
-  EXPECT_EQ(keys[OnResume::refuse].size(), 82 - 3 - silent.size() - warn.size());
+  // Of 83 keys, three have one choice only, so they cannot change.
+  EXPECT_EQ(keys[OnResume::refuse].size(), 83 - 3 - silent.size() - warn.size());
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("data.train"));
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("train.global_batch_size"));
 }

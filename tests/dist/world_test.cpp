@@ -29,8 +29,7 @@ DistributedConfig with(DistributedBackend backend, std::int64_t sequence_paralle
   return config;
 }
 
-std::string fault_of_groups(const DistributedConfig& config, at::Device device) {
-  World world;
+std::string fault_of_groups(World& world, const DistributedConfig& config, at::Device device) {
   try {
     world.form_groups(config, device);
   } catch (const UserError& error) {
@@ -39,20 +38,10 @@ std::string fault_of_groups(const DistributedConfig& config, at::Device device) 
   return "";
 }
 
-TEST(World, TakesTheBackendOfItsDeviceOnly) {
-  EXPECT_EQ(fault_of_groups(with(DistributedBackend::automatic), at::kCPU), "");
-  EXPECT_EQ(fault_of_groups(with(DistributedBackend::automatic), kGpu), "");
-  EXPECT_EQ(fault_of_groups(with(DistributedBackend::gloo), at::kCPU), "");
-  EXPECT_EQ(fault_of_groups(with(DistributedBackend::nccl), kGpu), "");
-  EXPECT_THAT(fault_of_groups(with(DistributedBackend::nccl), at::kCPU),
-              HasSubstr("\"nccl\" is for GPUs"));
-  EXPECT_THAT(fault_of_groups(with(DistributedBackend::gloo), kGpu),
-              HasSubstr("\"gloo\" is for CPUs"));
-}
-
 TEST(World, OfOneSharesNoSequence) {
-  EXPECT_THAT(fault_of_groups(with(DistributedBackend::automatic, 2), at::kCPU),
-              HasSubstr("2 ranks cannot share a sequence where there are 1"));
+  World world;
+  EXPECT_THAT(fault_of_groups(world, with(DistributedBackend::automatic, 2), at::kCPU),
+              HasSubstr("2 ranks cannot share a sequence where there is one"));
 }
 
 // Stands for NCCL: does nothing but say what it has found.
@@ -90,6 +79,22 @@ void with_world_of_two(const std::function<void(World&)>& body) {
   std::thread other(run, 1);
   run(0);
   other.join();
+}
+
+TEST(World, OfOneHasNoUseForABackend) {
+  World world;
+  EXPECT_EQ(fault_of_groups(world, with(DistributedBackend::nccl), at::kCPU), "");
+  EXPECT_EQ(fault_of_groups(world, with(DistributedBackend::gloo), kGpu), "");
+}
+
+TEST(World, TakesTheBackendOfItsDeviceOnly) {
+  with_world_of_two([](World& world) {
+    EXPECT_THAT(fault_of_groups(world, with(DistributedBackend::nccl), at::kCPU),
+                HasSubstr("\"nccl\" is for GPUs"));
+    EXPECT_THAT(fault_of_groups(world, with(DistributedBackend::gloo), kGpu),
+                HasSubstr("\"gloo\" is for CPUs"));
+    EXPECT_EQ(fault_of_groups(world, with(DistributedBackend::gloo), at::kCPU), "");
+  });
 }
 
 TEST(World, AsksForAnEngineForEveryGroupOfAGpu) {
