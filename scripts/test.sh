@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The set-up of scripts/build.sh, then the tests. Arguments go to ctest:
 #   scripts/test.sh             all tests
-#   scripts/test.sh -L unit     those with the label unit (also e2e, gpu)
+#   scripts/test.sh -L unit     those with the label unit (also e2e, dist, gpu)
 #   scripts/test.sh -R norm     those whose name has "norm" in it
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
