@@ -45,6 +45,8 @@ std::chrono::milliseconds timeout_of(const DistributedConfig& config) {
 // Of what fails there the program tells itself. Who wants to hear the engine sets the variable.
 void silence_engine() {
   ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  // Nor does anybody read its record of collectives, with a trace for each.
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
   c10::initLogging();
 }
 
@@ -142,8 +144,9 @@ ExitStatus run_in_processes(const ProcessOptions& options, const Work& work) {
     return work.work(dist::alone());
   }
   if (options.nproc && !dist::is_local_process()) {
-    throw UserError("--nproc: " + launch.launcher + " has started " + std::to_string(launch.size) +
-                    " processes already; leave --nproc out, or start the program without it");
+    throw UserError("--nproc: this is one of " + std::to_string(launch.size) + " processes by " +
+                    launch.launcher +
+                    " already; leave --nproc out, or start the program without that");
   }
   if (launch.rank > 0) {
     be_silent();

@@ -130,7 +130,9 @@ std::optional<Launch> of_torchrun(const Environment& variable) {
   constexpr Names kNames{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
   const bool by_torchrun = variable("TORCHELASTIC_RUN_ID").has_value();
   const bool ours = variable("TRANSNORMER_NPROC").has_value();
-  const std::string name = ours ? "--nproc" : by_torchrun ? "torchrun" : "RANK and WORLD_SIZE";
+  const std::string name = ours          ? "--nproc"
+                           : by_torchrun ? "torchrun"
+                                         : "RANK and WORLD_SIZE in the environment";
   const Reader reader(variable, by_torchrun ? "torchrun" : "environment");
   if (!reader.text("RANK") && reader.number("WORLD_SIZE").value_or(1) == 1) {
     return std::nullopt;  // left over, and says nothing
