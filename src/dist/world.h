@@ -94,10 +94,10 @@ class World {
   void set_last_words(std::function<void()> last_words);
 
  private:
-  struct Meeting;
+  struct Others;
 
   Launch launch_;
-  std::unique_ptr<Meeting> meeting_;  // null in a world of one
+  std::unique_ptr<Others> others_;  // null in a world of one
   Group all_;
   Group on_device_;
   Group sequence_;
