@@ -167,10 +167,10 @@ TEST(SequenceParallel, OneLineNamesEachReasonAgainstIt) {
   EXPECT_THAT(unfit_for_sequence_parallel(config, 48, 5),
               ElementsAre("distributed.sequence_parallel: expected a divisor of "
                           "data.tokens_per_sample (48), got 5"));
-  EXPECT_THAT(
-      unfit_for_sequence_parallel(config, 48, 4),
-      ElementsAre("model.early: the attention \"diag\" needs parts of a multiple of 8 "
-                  "tokens; data.tokens_per_sample over distributed.sequence_parallel is 12"));
+  EXPECT_THAT(unfit_for_sequence_parallel(config, 48, 4),
+              ElementsAre("model.early: the attention \"diag\" needs parts of a multiple of 8 "
+                          "tokens; data.tokens_per_sample over distributed.sequence_parallel is "
+                          "12, set a multiple of 32"));
   config.late = "softmax";
   EXPECT_THAT(unfit_for_sequence_parallel(config, 48, 2),
               ElementsAre("model.late: the attention \"softmax\" cannot be shared by ranks; set "
