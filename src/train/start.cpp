@@ -1,5 +1,7 @@
 #include "train/start.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <filesystem>
 #include <iterator>
@@ -75,15 +77,15 @@ Start follow_start(const Config& config, const std::string& of_first) {
 // A file of rank 0 in the run directory, which all others must see.
 class SharedMark {
  public:
-  SharedMark(const fs::path& directory, bool writes)
-      : file_(directory / ".shared-by-all-ranks"), writes_(writes) {
-    if (writes_ && !has_entry(file_)) {
+  SharedMark(fs::path file, bool writes)
+      : file_(std::move(file)), is_ours_(writes && !has_entry(file_)) {
+    if (is_ours_) {
       write_file(file_, "");
     }
   }
   ~SharedMark() {
     std::error_code ignored;
-    if (writes_) {
+    if (is_ours_) {
       fs::remove(file_, ignored);
     }
   }
@@ -104,14 +106,17 @@ class SharedMark {
 
  private:
   fs::path file_;
-  bool writes_;
+  bool is_ours_;
 };
 
 void require_shared_files(const dist::World& world, const fs::path& directory) {
   if (world.size() == 1) {
     return;
   }
-  const SharedMark mark(directory, world.is_first());
+  // Another name for each start: what a killed one has left is not to be taken for this one's.
+  const std::string name =
+      world.all().broadcast(".shared-by-all-ranks-" + std::to_string(::getpid()), 0);
+  const SharedMark mark(directory / name, world.is_first());
   world.all().meet();
   std::string fault;
   if (!mark.is_seen()) {
