@@ -74,6 +74,9 @@ Group::Group(int rank, int size, std::shared_ptr<Engine> engine, std::shared_ptr
 
 template <typename Begin>
 Pending Group::begin(const at::Tensor& tensor, const Begin& collective) const {
+  if (size_ == 1 || tensor.numel() == 0) {
+    return {};
+  }
   ++progress_->begun;
   try {
     return Pending(std::make_unique<Pending::Work>(
@@ -84,9 +87,6 @@ Pending Group::begin(const at::Tensor& tensor, const Begin& collective) const {
 }
 
 Pending Group::begin_sum(const at::Tensor& tensor) const {
-  if (size_ == 1 || tensor.numel() == 0) {
-    return {};
-  }
   std::vector<at::Tensor> tensors{tensor};
   return begin(tensor, [&](c10d::Backend& backend) { return backend.allreduce(tensors); });
 }
@@ -100,9 +100,6 @@ void Group::sum(std::span<double> numbers) const {
 }
 
 Pending Group::begin_sum_to(const at::Tensor& tensor, int to) const {
-  if (size_ == 1 || tensor.numel() == 0) {
-    return {};
-  }
   std::vector<at::Tensor> tensors{tensor};
   c10d::ReduceOptions options;
   options.rootRank = to;
@@ -130,10 +127,8 @@ void Group::share_parts(const at::Tensor& vector) const {
 void Group::collect_parts(const at::Tensor& own, std::int64_t elements,
                           const at::Tensor& whole) const {
   if (rank_ != 0) {
-    if (own.numel() > 0) {
-      std::vector<at::Tensor> tensors{own};
-      begin(own, [&](c10d::Backend& backend) { return backend.send(tensors, 0, rank_); }).wait();
-    }
+    std::vector<at::Tensor> tensors{own};
+    begin(own, [&](c10d::Backend& backend) { return backend.send(tensors, 0, rank_); }).wait();
     return;
   }
   for (int rank = 0; rank < size_; ++rank) {
@@ -154,9 +149,6 @@ void Group::collect_parts(const at::Tensor& own, std::int64_t elements,
 }
 
 Pending Group::begin_broadcast(const at::Tensor& tensor, int from) const {
-  if (size_ == 1 || tensor.numel() == 0) {
-    return {};
-  }
   std::vector<at::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = from;
@@ -182,9 +174,7 @@ at::Tensor Group::gather(const at::Tensor& tensor) const {
   }
   at::Tensor mine = tensor.contiguous().view({-1});
   at::Tensor all = at::empty({size_ * mine.numel()}, mine.options());
-  if (mine.numel() > 0) {
-    begin(mine, [&](c10d::Backend& backend) { return backend._allgather_base(all, mine); }).wait();
-  }
+  begin(mine, [&](c10d::Backend& backend) { return backend._allgather_base(all, mine); }).wait();
   std::vector<std::int64_t> sizes{size_};
   sizes.insert(sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
   return all.view(sizes);

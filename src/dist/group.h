@@ -103,7 +103,8 @@ class Group {
   [[nodiscard]] double waited_seconds() const;
 
  private:
-  // Begins a collective of the engine that such a tensor needs.
+  // Begins a collective of the engine that such a tensor needs; none of one process, or of a tensor
+  // without elements.
   template <typename Begin>
   [[nodiscard]] Pending begin(const at::Tensor& tensor, const Begin& collective) const;
 

@@ -240,12 +240,13 @@ void World::require_same(
     const std::string& value,
     const std::function<std::string(const std::string&, const std::string&)>& difference) const {
   const std::vector<std::string> values = all_.gather(value);
-  const std::vector<std::string> hosts = all_.gather(machine_name());
-  for (std::size_t rank = 1; rank < values.size(); ++rank) {
-    if (values[rank] != values[0]) {
-      throw UserError("rank " + std::to_string(rank) + " on " + hosts[rank] + ": " +
-                      difference(values[0], values[rank]));
-    }
+  const auto other = std::ranges::find_if(
+      values, [&values](const std::string& each) { return each != values.front(); });
+  if (other != values.end()) {  // seen alike by all
+    const auto rank = other - values.begin();
+    const std::string host = all_.gather(machine_name())[static_cast<std::size_t>(rank)];
+    throw UserError("rank " + std::to_string(rank) + " on " + host + ": " +
+                    difference(values.front(), *other));
   }
 }
 

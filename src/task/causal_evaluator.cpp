@@ -10,7 +10,6 @@
 #include "task/causal.h"
 #include "util/error.h"
 #include "util/file.h"
-#include "util/hash.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -129,11 +128,7 @@ class CausalEvaluator : public Evaluator {
     }
   }
 
-  [[nodiscard]] std::string text_digest() const override {
-    Sha256 digest;
-    text_.stream.for_each([&digest](TokenId token) { digest.update(&token, sizeof token); });
-    return digest.hex();
-  }
+  [[nodiscard]] std::string text_digest() const override { return text_.stream.digest(); }
 
   [[nodiscard]] std::optional<Evaluation> evaluate(TransNormer& model) const override {
     std::optional<PerTokenFile> per_token;
