@@ -171,6 +171,11 @@ void check_options(const TransNormer& model, const EvaluateOptions& options) {
 
 }  // namespace
 
+std::int64_t windows_a_pass(at::Device device, std::int64_t window) {
+  const std::int64_t tokens = device.is_cuda() ? 65536 : 8192;
+  return std::max<std::int64_t>(tokens / window, 1);
+}
+
 double EvaluateResult::nll_stderr() const {
   if (tokens < 2) {
     return std::numeric_limits<double>::quiet_NaN();

@@ -31,6 +31,9 @@ struct EvaluateOptions {
   dist::Group batches{};
 };
 
+// Windows of so many tokens that a pass takes where nothing says how many.
+[[nodiscard]] std::int64_t windows_a_pass(at::Device device, std::int64_t window);
+
 struct EvaluateResult {
   bool complete = true;  // false where should_stop said so
   std::int64_t tokens = 0;

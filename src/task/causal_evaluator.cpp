@@ -158,7 +158,8 @@ class CausalEvaluator : public Evaluator {
     EvaluateOptions how;
     how.window = window_;
     how.context_window = context_window_;
-    how.batch_size = windows_a_pass(model.device());
+    const std::int64_t asked = request_.config.validation.batch_size;
+    how.batch_size = asked > 0 ? asked : windows_a_pass(model.device(), window_);
     how.compute = request_.compute;
     how.first_input = request_.tokenizer->first_input();
     how.should_stop = [] { return stop_requested().has_value(); };
@@ -174,14 +175,6 @@ class CausalEvaluator : public Evaluator {
     const EvaluateResult result = transnormer::evaluate(model, text_.stream, how);
     bar.finish();
     return result;
-  }
-
-  [[nodiscard]] std::int64_t windows_a_pass(at::Device device) const {
-    if (request_.config.validation.batch_size > 0) {
-      return request_.config.validation.batch_size;
-    }
-    const std::int64_t tokens = device.is_cuda() ? 65536 : 8192;
-    return std::max<std::int64_t>(tokens / window_, 1);
   }
 
   const EvaluationRequest& request_;

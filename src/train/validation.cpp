@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "eval/evaluate.h"
 #include "log/progress.h"
 #include "ops/runtime/device.h"
 #include "util/units.h"
@@ -20,14 +21,12 @@ bool is_validation_due(const TrainingRun& run) {
 namespace {
 
 // The same at any number of ranks, and enough batches for many of them.
-std::int64_t windows_a_pass(const TrainingRun& run) {
+std::int64_t batch_size(const TrainingRun& run) {
   const Config& config = run.config;
-  if (config.validation.batch_size > 0) {
-    return config.validation.batch_size;
-  }
-  const std::int64_t tokens = run.device.is_cuda() ? 65536 : 8192;
-  return std::clamp<std::int64_t>(tokens / run.task->sample_length(), 1,
-                                  config.train.resolved_micro_batch_size());
+  return config.validation.batch_size > 0
+             ? config.validation.batch_size
+             : std::min(windows_a_pass(run.device, run.task->sample_length()),
+                        config.train.resolved_micro_batch_size());
 }
 
 }  // namespace
@@ -36,7 +35,7 @@ std::optional<Report> validate(const TrainingRun& run, const std::function<bool(
   const Config& config = run.config;
   log::ProgressBar bar("validate", run.task->validation_size(), 0, log::is_terminal());
   const std::optional<Sums> sums = run.task->validate(
-      *run.model, {.batch_size = windows_a_pass(run),
+      *run.model, {.batch_size = batch_size(run),
                    .compute = ops::scalar_type(config.train.precision),
                    .on_progress = [&bar](std::int64_t done) { bar.update(done); },
                    .should_stop = should_stop,
