@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 namespace transnormer {
 namespace {
@@ -20,10 +19,7 @@ std::vector<NamedTensor> make_room(const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> room;
   room.reserve(tensors.size());
   for (const NamedTensor& named : tensors) {
-    const auto options = at::dtype(named.tensor.scalar_type());
-    const at::Tensor tensor = at::empty(named.tensor.sizes(), options);
-    std::memset(tensor.data_ptr(), 0, tensor.nbytes());  // by this thread alone
-    room.push_back({named.name, tensor, named.trainable});
+    room.push_back({named.name, room_for(named.tensor), named.trainable});
   }
   return room;
 }

@@ -50,7 +50,7 @@ ModelReport report_on(const Config& config, const ModelSize& size) {
   const TransNormer model(config.model, size, at::kMeta);
   report.tensors = named_tensors(model);
   for (const NamedTensor& named : report.tensors) {
-    report.parameters += named.tensor.numel();
+    report.parameters += named.counted ? named.tensor.numel() : 0;
     report.trainable += named.trainable ? named.tensor.numel() : 0;
   }
   report.vocab_size = size.vocab_size;

@@ -136,7 +136,7 @@ void Group::collect_parts(const at::Tensor& own, std::int64_t elements,
     at::Tensor target = whole.slice(0, part.begin, part.end);
     if (rank == 0) {
       target.copy_(own);
-    } else if (part.begin < part.end) {
+    } else if (!part.empty()) {
       // Directly to where it belongs, where that is memory that the engine can write to.
       std::vector<at::Tensor> tensors{own.is_cpu() ? target
                                                    : at::empty_like(target, own.options())};

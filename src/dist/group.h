@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -77,6 +78,10 @@ class Group {
   struct Part {
     std::int64_t begin = 0;
     std::int64_t end = 0;
+    [[nodiscard]] bool empty() const { return begin >= end; }
+    [[nodiscard]] Part common_with(const Part& other) const {
+      return {std::max(begin, other.begin), std::min(end, other.end)};
+    }
   };
   [[nodiscard]] Part part_of(std::int64_t elements, int rank) const;
   [[nodiscard]] Part own_part_of(std::int64_t elements) const { return part_of(elements, rank_); }

@@ -99,9 +99,8 @@ Store call(const Launch& launch, Milliseconds timeout) {
       return c10::make_intrusive<c10d::TCPStore>(launch.host, store_options(launch, false, 1s));
     } catch (const std::exception&) {
       if (Clock::now() > until) {
-        throw UserError("rank " + std::to_string(launch.rank) + " on " + machine_name() +
-                        ": nobody answers at " + place_of(launch) + " for " +
-                        seconds_text(timeout) +
+        throw UserError(rank_name(launch.rank, machine_name()) + ": nobody answers at " +
+                        place_of(launch) + " for " + seconds_text(timeout) +
                         " (distributed.timeout_s); is rank 0 running, are MASTER_ADDR and "
                         "MASTER_PORT those of its machine?");
       }

@@ -112,6 +112,10 @@ bool is_late(const std::string& what) {
 }  // namespace
 
 std::string Watch::Member::name() const {
+  return rank_name(rank, host);
+}
+
+std::string rank_name(int rank, const std::string& host) {
   return "rank " + std::to_string(rank) + " on " + host;
 }
 

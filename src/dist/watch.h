@@ -21,9 +21,8 @@ class Watch {
     int local_rank = 0;
     std::string host;  // name of its machine
     long process = 0;
-    bool speaks = true;  // where the first one cannot
-    // "rank 2 on node7"
-    [[nodiscard]] std::string name() const;
+    bool speaks = true;                      // where the first one cannot
+    [[nodiscard]] std::string name() const;  // rank_name()
   };
 
   // Where the first one listens, on the interface of that address.
@@ -74,5 +73,6 @@ class Watch {
 // other is this one. Throws UserError where its name is not known.
 [[nodiscard]] std::string address_towards(const std::string& host);
 [[nodiscard]] std::string machine_name();
+[[nodiscard]] std::string rank_name(int rank, const std::string& host);  // "rank 2 on node7"
 
 }  // namespace transnormer::dist

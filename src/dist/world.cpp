@@ -161,7 +161,6 @@ World::World(const Launch& launch, Milliseconds timeout, const std::string& iden
   } catch (const CollectiveError& error) {
     end_by_collective(error.what());
   }
-  on_device_ = all_;
 }
 
 void World::leave() {
@@ -173,9 +172,7 @@ void World::leave() {
 }
 
 std::string World::name() const {
-  return Watch::Member{
-      .rank = rank(), .local_rank = 0, .host = machine_name(), .process = 0, .speaks = false}
-      .name();
+  return rank_name(rank(), machine_name());
 }
 
 std::string World::describe() const {
@@ -245,7 +242,7 @@ void World::require_same(
   if (other != values.end()) {  // seen alike by all
     const auto rank = other - values.begin();
     const std::string host = all_.gather(machine_name())[static_cast<std::size_t>(rank)];
-    throw UserError("rank " + std::to_string(rank) + " on " + host + ": " +
+    throw UserError(rank_name(static_cast<int>(rank), host) + ": " +
                     difference(values.front(), *other));
   }
 }

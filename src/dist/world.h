@@ -51,13 +51,11 @@ class World {
   // For people: who started the processes, where they met, what they talk over.
   [[nodiscard]] std::string describe() const;
 
-  // --- Groups. That of all is there from the start, for tensors on the CPU; the others are those
-  // of form_groups(), and before it this process alone.
+  // --- Groups, for tensors on the CPU and, from form_groups() on, of its device. That of all is
+  // there from the start; before form_groups() the others are this process alone.
   [[nodiscard]] const Group& all() const { return all_; }
-  // All, for tensors of the training's device and of the CPU.
-  [[nodiscard]] const Group& on_device() const { return on_device_; }
   // Those that hold neighbouring parts of the same sequences; and, one of each such group, those
-  // that share out the samples. Both for tensors of the device and of the CPU.
+  // that share out the samples.
   [[nodiscard]] const Group& sequence() const { return sequence_; }
   [[nodiscard]] const Group& samples() const { return samples_; }
 
@@ -99,7 +97,6 @@ class World {
   Launch launch_;
   std::unique_ptr<Others> others_;  // null in a world of one
   Group all_;
-  Group on_device_;
   Group sequence_;
   Group samples_;
 };

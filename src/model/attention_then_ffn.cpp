@@ -47,6 +47,21 @@ at::Tensor AttentionThenFfn::forward_post(const at::Tensor& x, const ForwardCont
   return ffn_norm_->forward(between, fed, drop(DropoutSite::ffn, context), at::kFloat).normed;
 }
 
+at::Tensor AttentionThenFfn::attention_weights(const at::Tensor& x, const ForwardContext& context) {
+  return attention_->weights(placement_ == NormPlacement::pre
+                                 ? attention_norm_->forward(x, context.compute)
+                                 : x.to(context.compute),
+                             context);
+}
+
+StateBytes AttentionThenFfn::state_bytes(at::ScalarType compute) const {
+  return attention_->state_bytes(compute);
+}
+
+bool AttentionThenFfn::can_be_captured() const {
+  return attention_->can_be_captured();
+}
+
 ops::Drop AttentionThenFfn::drop(DropoutSite site, const ForwardContext& context) const {
   return {context.training ? dropout_ : 0, context.dropout_key(layer_, site, dim_)};
 }

@@ -22,6 +22,10 @@ class AttentionThenFfn : public Block {
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const ForwardContext& context,
                                    AttentionState* state) override;
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override;
+  [[nodiscard]] at::Tensor attention_weights(const at::Tensor& x,
+                                             const ForwardContext& context) override;
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType compute) const override;
+  [[nodiscard]] bool can_be_captured() const override;
   [[nodiscard]] BlockFlops flops_per_token(std::int64_t length) const override;
   [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override;
   // Those of the attention, and "ffn".

@@ -29,6 +29,12 @@ struct BlockFlops {
   double attention = 0;  // between them; masked scores are not counted
 };
 
+// What decoding keeps of one sequence.
+struct StateBytes {
+  double fixed = 0;      // whatever its length
+  double per_token = 0;  // of what was read
+};
+
 // Parameters whose gradients are reported together, as "layers.I.NAME".
 struct ParameterGroup {
   std::string name;
@@ -50,6 +56,12 @@ class Block : public torch::nn::Module {
 
   // In a sequence of `length` tokens. Unless told, each Linear inside is applied once a token.
   [[nodiscard]] virtual BlockFlops flops_per_token(std::int64_t length) const;
+
+  // Of its attention; as Attention has it. attention_weights: x is the stream at the block's start.
+  [[nodiscard]] virtual at::Tensor attention_weights(const at::Tensor& x,
+                                                     const ForwardContext& context) = 0;
+  [[nodiscard]] virtual StateBytes state_bytes(at::ScalarType compute) const = 0;
+  [[nodiscard]] virtual bool can_be_captured() const { return true; }
 
   // Bytes that the backward pass keeps for a token, the stream at the block's start among them.
   [[nodiscard]] virtual double kept_bytes_per_token(at::ScalarType compute) const = 0;

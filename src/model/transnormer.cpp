@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/attention/registry.h"
@@ -42,7 +43,7 @@ void require_that_parts_fit(const ModelConfig& config, const ModelSize& size) {
             "data.tokens_per_sample: expected at least 1, got " + number(size.max_positions));
   }
   if (faults.empty()) {
-    faults = unfit_attentions(config);
+    faults = unfit_attentions(config, size);
   }
   if (!faults.empty()) {
     throw UserError(faults);
@@ -184,6 +185,11 @@ ModelState TransNormer::make_state(std::int64_t batch) const {
     state.layers.push_back(block->make_state(batch));
   }
   return state;
+}
+
+bool TransNormer::can_be_captured() const {
+  return std::all_of(blocks_.begin(), blocks_.end(),
+                     [](const auto& block) { return block->can_be_captured(); });
 }
 
 at::Device TransNormer::device() const {

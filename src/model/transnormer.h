@@ -51,6 +51,9 @@ class TransNormer : public torch::nn::Module {
   // The layers, in order.
   [[nodiscard]] const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
 
+  // Whether each layer can; see Attention.
+  [[nodiscard]] bool can_be_captured() const;
+
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const ModelSize& size() const { return size_; }
   [[nodiscard]] at::Device device() const;

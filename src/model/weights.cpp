@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "model/attention/random_features.h"
 #include "model/block.h"
 #include "model/initializer.h"
 #include "model/transnormer.h"
@@ -20,7 +22,10 @@ void collect(const torch::nn::Module& module, const std::string& prefix,
     result.push_back({prefix + parameter.key(), parameter.value(), true});
   }
   for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
-    result.push_back({prefix + buffer.key(), buffer.value(), false});
+    result.push_back({.name = prefix + buffer.key(),
+                      .tensor = buffer.value(),
+                      .trainable = false,
+                      .counted = buffer.key() != RandomFeatures::kName});
   }
   for (const auto& child : module.named_children()) {
     collect(*child.value(), prefix + child.key() + ".", result);
@@ -94,6 +99,12 @@ std::vector<ParameterGroup> parameter_groups(const TransNormer& model) {
 
 void initialize(TransNormer& model, std::uint64_t seed) {
   initialize_under(model, "", Initializer(seed));
+}
+
+at::Tensor room_for(const at::Tensor& tensor) {
+  at::Tensor room = at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()));
+  std::memset(room.data_ptr(), 0, room.nbytes());  // by this thread alone
+  return room;
 }
 
 }  // namespace transnormer

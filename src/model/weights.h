@@ -16,9 +16,11 @@ struct NamedTensor {
   std::string name;
   at::Tensor tensor;
   bool trainable = true;
+  bool counted = true;  // among the parameters: random features are not
 };
 
-// Every tensor that a checkpoint holds (parameters and LRPE's frozen vectors), in a fixed order
+// Every tensor that a checkpoint holds (parameters, LRPE's frozen vectors, random
+// features), in a fixed order
 // under the names of the design: embed.weight, layers.0.attn.q_proj.weight, ..
 [[nodiscard]] std::vector<NamedTensor> named_tensors(const TransNormer& model);
 
@@ -35,5 +37,9 @@ void require_finite_weights(const TransNormer& model, const std::string& name);
 // Sets the published initial weights as a function of (seed, name): the same on any device. Throws
 // StoppedError when a signal asks to stop meanwhile.
 void initialize(TransNormer& model, std::uint64_t seed);
+
+// A tensor on the CPU of the same sizes and type, for a copy of this one. It holds zeros, so that
+// its memory is there. Throws what LibTorch throws where there is none.
+[[nodiscard]] at::Tensor room_for(const at::Tensor& tensor);
 
 }  // namespace transnormer

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace transnormer {
@@ -26,13 +25,13 @@ std::vector<FlatRange> ranges_in(const std::vector<FlatRange>& ranges,
                                  const dist::Group::Part& part) {
   std::vector<FlatRange> inside;
   for (const FlatRange& range : ranges) {
-    const std::int64_t begin = std::max(range.offset, part.begin);
-    const std::int64_t end = std::min(range.offset + range.count, part.end);
-    if (begin < end) {
-      const bool is_whole = end - begin == range.count;
+    const dist::Group::Part common = part.common_with({range.offset, range.offset + range.count});
+    if (!common.empty()) {
+      const std::int64_t count = common.end - common.begin;
+      const bool is_whole = count == range.count;
       inside.push_back({.name = range.name,
-                        .offset = begin - part.begin,
-                        .count = end - begin,
+                        .offset = common.begin - part.begin,
+                        .count = count,
                         .sizes = is_whole ? range.sizes : std::vector<std::int64_t>{}});
     }
   }
@@ -137,8 +136,7 @@ std::vector<std::vector<at::Tensor>> Optimizer::room_for_state() const {
   for (const FlatBuffer& buffer : flat_.buffers()) {
     std::vector<at::Tensor>& slots = room.emplace_back();
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-      slots.push_back(at::empty(buffer.values.sizes(), at::dtype(buffer.values.scalar_type())));
-      std::memset(slots.back().data_ptr(), 0, slots.back().nbytes());  // by this thread alone
+      slots.push_back(room_for(buffer.values));
     }
   }
   return room;
@@ -158,12 +156,12 @@ void Optimizer::take_state(std::size_t parameter, std::size_t slot, const at::Te
   const auto [buffer, range] = flat_.place_of(parameter);
   const FlatRange& place = flat_.buffers()[buffer].ranges[range];
   const dist::Group::Part part = shared_by_.own_part_of(flat_.buffers()[buffer].values.numel());
-  const std::int64_t begin = std::max(place.offset, part.begin);
-  const std::int64_t end = std::min(place.offset + place.count, part.end);
-  if (begin < end) {
+  const dist::Group::Part common = part.common_with({place.offset, place.offset + place.count});
+  if (!common.empty()) {
     state_[buffer][slot]
-        .slice(0, begin - part.begin, end - part.begin)
-        .copy_(whole.reshape({-1}).slice(0, begin - place.offset, end - place.offset));
+        .slice(0, common.begin - part.begin, common.end - part.begin)
+        .copy_(
+            whole.reshape({-1}).slice(0, common.begin - place.offset, common.end - place.offset));
   }
 }
 

@@ -19,8 +19,7 @@ constexpr std::int64_t kGap = 64;  // elements between parameters, at most, that
 
 GradientReduction::GradientReduction(const dist::World& world, const TransNormer& model,
                                      const Optimizer& optimizer, const DistributedConfig& config)
-    : group_(world.on_device()),
-      host_(world.all()),
+    : group_(world.all()),
       optimizer_(optimizer),
       bucket_elements_(std::max<std::int64_t>(
           static_cast<std::int64_t>(config.bucket_mb * 1e6 / sizeof(float)), 1)),
@@ -172,11 +171,10 @@ void GradientReduction::send(const Interval& interval) {
     return;
   }
   for (int rank = 0; rank < group_.size(); ++rank) {
-    const auto part = optimizer_.shared_by().part_of(gradients.numel(), rank);
-    const std::int64_t begin = std::max(interval.begin, part.begin);
-    const std::int64_t end = std::min(interval.end, part.end);
-    if (begin < end) {
-      send(gradients.slice(0, begin, end), rank);
+    const dist::Group::Part part = optimizer_.shared_by().part_of(gradients.numel(), rank);
+    const dist::Group::Part sent = part.common_with({interval.begin, interval.end});
+    if (!sent.empty()) {
+      send(gradients.slice(0, sent.begin, sent.end), rank);
     }
   }
 }
@@ -201,11 +199,10 @@ at::Tensor GradientReduction::norms(std::vector<double>& figures) const {
     const auto [buffer, range] = flat.place_of(i);
     const FlatBuffer& all = flat.buffers()[buffer];
     const FlatRange& place = all.ranges[range];
-    const auto part = group_.own_part_of(all.gradients.numel());
-    const std::int64_t begin = std::max(place.offset, part.begin);
-    const std::int64_t end = std::min(place.offset + place.count, part.end);
-    if (begin < end) {
-      parts.push_back(all.gradients.slice(0, begin, end));
+    const dist::Group::Part own = group_.own_part_of(all.gradients.numel())
+                                      .common_with({place.offset, place.offset + place.count});
+    if (!own.empty()) {
+      parts.push_back(all.gradients.slice(0, own.begin, own.end));
       numbers.push_back(i);
     }
   }
@@ -218,7 +215,7 @@ at::Tensor GradientReduction::norms(std::vector<double>& figures) const {
       figures[before + numbers[i]] = norm * norm;
     }
   }
-  host_.sum(figures);
+  group_.sum(figures);
   at::Tensor norms = at::empty({static_cast<std::int64_t>(flat.parameters().size())}, at::kDouble);
   std::copy(figures.begin() + static_cast<std::ptrdiff_t>(before), figures.end(),
             norms.mutable_data_ptr<double>());

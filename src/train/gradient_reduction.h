@@ -62,7 +62,6 @@ class GradientReduction final : public GradientWatcher {
   void add_rows_of_all();
 
   const dist::Group& group_;
-  const dist::Group& host_;
   const Optimizer& optimizer_;
   std::int64_t bucket_elements_;
   at::ScalarType sent_as_;

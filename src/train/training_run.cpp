@@ -21,7 +21,6 @@
 #include "train/start.h"
 #include "train/validation.h"
 #include "util/error.h"
-#include "util/file.h"
 #include "util/processors.h"
 #include "util/signal.h"
 #include "util/units.h"
@@ -296,9 +295,8 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
         "checkpoint is written");
   }
   auto model = make_model(config, task, device);
-  auto optimizer =
-      make_optimizer(named_tensors(*model), config.optimizer,
-                     config.distributed.shard_optimizer ? world.on_device() : dist::Group());
+  auto optimizer = make_optimizer(named_tensors(*model), config.optimizer,
+                                  config.distributed.shard_optimizer ? world.all() : dist::Group());
 
   auto run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,

@@ -54,8 +54,8 @@ at::Tensor UpdateStep::run_micro_batch(const Batch& batch, ForwardContext contex
     tensors[name] = on_device(tensor, model_.device());
   }
   // Ranks that share sequences talk within a pass, and one of them alone may launch it again.
-  const bool captures =
-      options_.captures && context.watcher == nullptr && !context.shares_sequences();
+  const bool captures = options_.captures && model_.can_be_captured() &&
+                        context.watcher == nullptr && !context.shares_sequences();
   return captures ? pass_.run(tensors, context, scale) : pass_.launch(tensors, context, scale);
 }
 

@@ -109,7 +109,7 @@ TEST(World, AsksForAnEngineForEveryGroupOfAGpu) {
   };
   with_world_of_two([&](World& world) {
     world.form_groups(with(DistributedBackend::automatic, 2), kGpu, make);
-    EXPECT_EQ(world.on_device().size(), 2);
+    EXPECT_EQ(world.all().size(), 2);
     EXPECT_EQ(world.sequence().size(), 2);
     EXPECT_EQ(world.samples().size(), 1);
     std::vector<double> one{1};

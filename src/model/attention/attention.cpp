@@ -1,8 +1,18 @@
 #include "model/attention/attention.h"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <stdexcept>
+
 #include "ops/attention/joint.h"
 
 namespace transnormer {
+
+at::Tensor Attention::forward_from(const at::Tensor&, const at::Tensor&, const ForwardContext&,
+                                   AttentionState*) {
+  throw std::logic_error("this attention takes queries from nowhere else");
+}
 
 HeadShape usual_heads(const AttentionSettings& settings) {
   return {
@@ -32,22 +42,60 @@ ProjectedAttention::ProjectedAttention(const AttentionSettings& settings, const 
   }
 }
 
-at::Tensor ProjectedAttention::forward(const at::Tensor& x, const ForwardContext& context,
-                                       AttentionState* state) {
-  const at::Tensor qkv = qkv_.forward(x, context.compute);
-  const std::vector<at::Tensor> parts =
-      shape_.key_dim == shape_.value_dim
-          ? ops::split(qkv, 3)
-          : qkv.split_with_sizes({shape_.keys(), shape_.keys(), shape_.values()}, -1);
+Projected ProjectedAttention::project(const at::Tensor& queries, const at::Tensor& x,
+                                      const ForwardContext& context) const {
+  const auto parts_of = [&](const at::Tensor& input) {
+    const at::Tensor qkv = qkv_.forward(input, context.compute);
+    return shape_.key_dim == shape_.value_dim
+               ? ops::split(qkv, 3)
+               : qkv.split_with_sizes({shape_.keys(), shape_.keys(), shape_.values()}, -1);
+  };
   const auto heads = [&](const at::Tensor& part) {
     return part.view({x.size(0), x.size(1), shape_.heads, part.size(-1) / shape_.heads});
   };
-  at::Tensor y = attend(heads(parts[0]), heads(parts[1]), heads(parts[2]), context, state);
-  y = y.flatten(2);
-  if (output_norm_) {
-    y = output_norm_->forward(y, context.compute);
+  const std::vector<at::Tensor> parts = parts_of(x);
+  const at::Tensor q = queries.is_same(x) ? parts[0] : parts_of(queries)[0];
+  return {.q = heads(q), .k = heads(parts[1]), .v = heads(parts[2]), .x = x};
+}
+
+at::Tensor ProjectedAttention::attended(const Projected& in, const ForwardContext& context,
+                                        AttentionState* state) {
+  const at::Tensor merged = attend(in, context, state).flatten(2);
+  return out_->forward(finish(merged, in.x, context), context.compute);
+}
+
+at::Tensor ProjectedAttention::forward(const at::Tensor& x, const ForwardContext& context,
+                                       AttentionState* state) {
+  return attended(project(x, x, context), context, state);
+}
+
+at::Tensor ProjectedAttention::forward_from(const at::Tensor& queries, const at::Tensor& x,
+                                            const ForwardContext& context, AttentionState* state) {
+  return attended(project(queries, x, context), context, state);
+}
+
+at::Tensor ProjectedAttention::finish(const at::Tensor& merged, const at::Tensor&,
+                                      const ForwardContext& context) {
+  return output_norm_ ? output_norm_->forward(merged, context.compute) : merged;
+}
+
+at::Tensor ProjectedAttention::weights(const at::Tensor& x, const ForwardContext& context) {
+  const at::NoGradGuard no_gradients;
+  Projected in = project(x, x, context);
+  const std::int64_t batch = x.size(0);
+  const std::int64_t time = x.size(1);
+  at::Tensor all = at::empty({batch, shape_.heads, time, time}, x.options().dtype(at::kFloat));
+  for (std::int64_t first = 0; first < time; first += shape_.value_dim) {
+    const std::int64_t count = std::min(shape_.value_dim, time - first);
+    at::Tensor unit = at::zeros({time, shape_.value_dim}, in.v.options());
+    unit.narrow(0, first, count).diagonal().fill_(1);
+    in.v = unit.view({1, time, 1, shape_.value_dim})
+               .expand({batch, time, shape_.heads, shape_.value_dim})
+               .contiguous();
+    all.narrow(3, first, count)
+        .copy_(attend(in, context, nullptr).narrow(3, 0, count).transpose(1, 2));
   }
-  return out_->forward(y, context.compute);
+  return all;
 }
 
 double ProjectedAttention::kept_numbers_per_token() const {
@@ -60,6 +108,11 @@ std::vector<ParameterGroup> ProjectedAttention::groups() const {
     groups.push_back({name, named_children()[name]->parameters()});
   }
   return groups;
+}
+
+StateBytes ProjectedAttention::kept_keys_and_values(at::ScalarType compute) const {
+  const auto numbers = static_cast<double>(shape_.keys() + shape_.values());
+  return {.per_token = numbers * static_cast<double>(c10::elementSize(compute))};
 }
 
 double ProjectedAttention::mean_seen(std::int64_t tokens) const {

@@ -19,8 +19,13 @@ namespace transnormer {
 
 // What an attention takes from the model beside its own settings.
 struct AttentionSettings {
-  std::int64_t layer = 0;  // part of the random keys
+  std::int64_t layer = 0;  // of `layers`
+  std::int64_t layers = 1;
+  // Part of the keys of random numbers: the layer, or another number of its own where a layer has
+  // several attentions.
+  std::int64_t random_key = 0;
   std::int64_t dim = 0;    // of what comes in and goes out
+  std::int64_t inner = 0;  // of all heads together; 0: dim
   std::int64_t heads = 1;
   bool lrpe = false;
   double norm_eps = 1e-6;
@@ -29,7 +34,8 @@ struct AttentionSettings {
   std::int64_t max_positions = 0;  // data.tokens_per_sample
   at::Device device = at::kCPU;
 
-  [[nodiscard]] std::int64_t head_dim() const { return dim / heads; }
+  [[nodiscard]] std::int64_t inner_dim() const { return inner > 0 ? inner : dim; }
+  [[nodiscard]] std::int64_t head_dim() const { return inner_dim() / heads; }
 };
 
 class Attention : public torch::nn::Module {
@@ -39,6 +45,23 @@ class Attention : public torch::nn::Module {
   // state has seen, updates it, and makes no gradients; then all that came before is visible.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& x, const ForwardContext& context,
                                            AttentionState* state) = 0;
+  // The same with queries made of `queries` instead (keys, values and all else of x), both [batch,
+  // time, dim]; for those with Abilities::separate_queries.
+  [[nodiscard]] virtual at::Tensor forward_from(const at::Tensor& queries, const at::Tensor& x,
+                                                const ForwardContext& context,
+                                                AttentionState* state);
+
+  // What each token takes from each: fp32 [batch, heads, time, time], the element (t, s) the factor
+  // of s's value in t's output before any norm or gate, as it is, signed or not summing up to 1. By
+  // time^2 / head_dim columns at a time, O(n^2) in all, for analysis; no gradients.
+  [[nodiscard]] virtual at::Tensor weights(const at::Tensor& x, const ForwardContext& context) = 0;
+
+  // Of decoding, for one sequence, with products of this type; zeros where it cannot decode.
+  [[nodiscard]] virtual StateBytes state_bytes(at::ScalarType compute) const = 0;
+
+  // Whether a pass that is captured and replayed (model/graphed_pass.h) does what one that is
+  // launched does: false where the host makes numbers anew for each update.
+  [[nodiscard]] virtual bool can_be_captured() const { return true; }
 
   // Only attentions that can decode are asked.
   [[nodiscard]] virtual std::unique_ptr<AttentionState> make_state(std::int64_t batch) const = 0;
@@ -68,7 +91,16 @@ struct HeadShape {
 // The usual one: all of head_dim().
 [[nodiscard]] HeadShape usual_heads(const AttentionSettings& settings);
 
-// out_proj(norm(attend(q_proj(x), k_proj(x), v_proj(x)))).
+// What the part between the projections is given. q, k: [batch, time, heads, key_dim]; v: [batch,
+// time, heads, value_dim]; x: [batch, time, dim], what keys and values were made of.
+struct Projected {
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
+  at::Tensor x;
+};
+
+// out_proj(finish(attend(q_proj(x), k_proj(x), v_proj(x)))).
 class ProjectedAttention : public Attention {
  public:
   // `gain`: of the Xavier initialisation of q, k and v; that of out is 1.
@@ -77,16 +109,25 @@ class ProjectedAttention : public Attention {
 
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const ForwardContext& context,
                                    AttentionState* state) final;
+  [[nodiscard]] at::Tensor forward_from(const at::Tensor& queries, const at::Tensor& x,
+                                        const ForwardContext& context,
+                                        AttentionState* state) override;
+  // By values that are unit vectors: what attend() gives is linear in them, unless overridden.
+  [[nodiscard]] at::Tensor weights(const at::Tensor& x, const ForwardContext& context) override;
   // q, k, v, the heads' output and its norm.
   [[nodiscard]] double kept_numbers_per_token() const override;
   // "q_proj", "k_proj", "v_proj", "out_proj".
   [[nodiscard]] std::vector<ParameterGroup> groups() const override;
 
  protected:
-  // q, k: [batch, time, heads, key_dim]; v: [batch, time, heads, value_dim] -> the shape of v.
-  [[nodiscard]] virtual at::Tensor attend(const at::Tensor& q, const at::Tensor& k,
-                                          const at::Tensor& v, const ForwardContext& context,
+  // -> the shape of v.
+  [[nodiscard]] virtual at::Tensor attend(const Projected& in, const ForwardContext& context,
                                           AttentionState* state) = 0;
+
+  // The merged heads, [batch, time, heads * value_dim], before the output projection: their norm,
+  // unless overridden.
+  [[nodiscard]] virtual at::Tensor finish(const at::Tensor& merged, const at::Tensor& x,
+                                          const ForwardContext& context);
 
   [[nodiscard]] const AttentionSettings& settings() const { return settings_; }
   [[nodiscard]] const HeadShape& shape() const { return shape_; }
@@ -97,7 +138,15 @@ class ProjectedAttention : public Attention {
   [[nodiscard]] ops::Encoding encoding(const ForwardContext& context,
                                        std::int64_t period = 0) const;
 
+  // The state of one that keeps all keys and values.
+  [[nodiscard]] StateBytes kept_keys_and_values(at::ScalarType compute) const;
+
  private:
+  [[nodiscard]] Projected project(const at::Tensor& queries, const at::Tensor& x,
+                                  const ForwardContext& context) const;
+  [[nodiscard]] at::Tensor attended(const Projected& in, const ForwardContext& context,
+                                    AttentionState* state);
+
   AttentionSettings settings_;
   HeadShape shape_;
   LinearGroup qkv_;

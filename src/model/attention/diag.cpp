@@ -25,13 +25,20 @@ class DiagAttention : public ProjectedAttention {
     return std::make_unique<KeyValueCache>(config_.block);
   }
 
+  // Of a block that is full.
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType compute) const override {
+    return {.fixed = kept_keys_and_values(compute).per_token * static_cast<double>(config_.block)};
+  }
+
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
-    return 4 * static_cast<double>(settings().dim) * mean_seen(std::min(config_.block, length));
+    return 4 * static_cast<double>(settings().inner_dim()) *
+           mean_seen(std::min(config_.block, length));
   }
 
  protected:
-  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                  const ForwardContext& context, AttentionState* state) override {
+  [[nodiscard]] at::Tensor attend(const Projected& in, const ForwardContext& context,
+                                  AttentionState* state) override {
+    const auto& [q, k, v, x] = in;
     // Blocks begin at multiples of their length, unless positions are named.
     const ops::Encoding encoded =
         encoding(context, context.positions.defined() ? 0 : config_.block);
@@ -55,7 +62,7 @@ class DiagAttention : public ProjectedAttention {
          .block = config_.block,
          .scale = scale_,
          .dropout = context.training ? settings().dropout : 0,
-         .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights,
+         .dropout_key = context.dropout_key(settings().random_key, DropoutSite::attention_weights,
                                             settings().heads * config_.block),
          .encoding = encoded,
          .visibility = context.visibility});

@@ -16,6 +16,8 @@ struct AttentionSettings;
 struct DiagAttentionConfig {
   static constexpr const char* kName = "diag";
   static constexpr const char* kHelp = "Attention inside non-overlapping blocks (DiagAttention)";
+  static constexpr const char* kFormula = "softmax(q·k / sqrt(dh)), or relu, inside blocks";
+  static constexpr const char* kCost = "O(n w)";
   static constexpr Abilities kAbilities{.sequence_parallel = true};
 
   ScoreKind score = ScoreKind::softmax;

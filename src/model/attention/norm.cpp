@@ -33,15 +33,20 @@ class NormAttention : public ProjectedAttention {
         at::zeros({batch, settings().heads, width, width}, at::device(settings().device)));
   }
 
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType) const override {
+    return {.fixed = 4 * static_cast<double>(settings().inner_dim() * settings().head_dim())};
+  }
+
   // The state's update and its reading; how the chunks are cut is not counted.
   [[nodiscard]] double flops_per_token(std::int64_t) const override {
-    return 4 * static_cast<double>(settings().dim * settings().head_dim());
+    return 4 * static_cast<double>(settings().inner_dim() * settings().head_dim());
   }
 
  protected:
   // LRPE comes after phi, so scores may be negative even where phi is not.
-  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                  const ForwardContext& context, AttentionState* state) override {
+  [[nodiscard]] at::Tensor attend(const Projected& in, const ForwardContext& context,
+                                  AttentionState* state) override {
+    const auto& [q, k, v, x] = in;
     ops::Encoding encoded = encoding(context);
     encoded.feature = config_.kernel;
     if (state == nullptr) {

@@ -16,6 +16,8 @@ struct NormAttentionConfig {
   static constexpr const char* kName = "norm";
   static constexpr const char* kHelp =
       "Linear attention without a denominator, its output normalised (NormAttention)";
+  static constexpr const char* kFormula = "norm(phi(q)·phi(k) v)";
+  static constexpr const char* kCost = "O(n)";
   static constexpr Abilities kAbilities{.sequence_parallel = true};
 
   FeatureMap kernel = FeatureMap::elu1;

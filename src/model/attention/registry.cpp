@@ -47,7 +47,10 @@ std::vector<Used> used_attentions(const ModelConfig& config) {
 AttentionSettings attention_settings(const BlockSettings& settings) {
   const ModelConfig& model = settings.model;
   return {.layer = settings.layer,
+          .layers = model.layers,
+          .random_key = settings.layer,
           .dim = model.dim,
+          .inner = 0,
           .heads = model.heads,
           .lrpe = model.lrpe,
           .norm_eps = model.norm_eps,
@@ -63,8 +66,18 @@ void add_kind(const std::string& name, AttentionKind kind) {
   kinds()[name] = std::move(kind);
 }
 
+const std::map<std::string, AttentionKind>& attention_kinds() {
+  return kinds();
+}
+
 const Abilities& abilities(const AttentionConfig& config) {
   return kinds().at(config.name()).abilities;
+}
+
+std::vector<std::string> faults_of(const AttentionConfig& config,
+                                   const AttentionSettings& settings) {
+  const AttentionKind& kind = kinds().at(config.name());
+  return kind.faults ? kind.faults(config, settings) : std::vector<std::string>{};
 }
 
 std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
@@ -89,7 +102,7 @@ std::shared_ptr<Block> make_layer(const ModelConfig& config, const ModelSize& si
       {.model = config, .layer = index, .max_positions = size.max_positions, .device = device});
 }
 
-std::vector<std::string> unfit_attentions(const ModelConfig& config) {
+std::vector<std::string> unfit_attentions(const ModelConfig& config, const ModelSize& size) {
   bool Abilities::*const wanted = config.causal ? &Abilities::causal : &Abilities::bidirectional;
   std::vector<std::string> faults;
   for (const Used& used : used_attentions(config)) {
@@ -98,6 +111,11 @@ std::vector<std::string> unfit_attentions(const ModelConfig& config) {
                        "\" cannot be " + (config.causal ? "causal" : "bidirectional") +
                        "; set model.causal to " + (config.causal ? "false" : "true") +
                        ", or choose one of " + those_with(wanted));
+    }
+    const AttentionSettings settings =
+        attention_settings({.model = config, .max_positions = size.max_positions});
+    for (const std::string& fault : faults_of(*used.config, settings)) {
+      faults.push_back(std::string(used.key) + "." + fault);
     }
   }
   return faults;

@@ -1,15 +1,20 @@
 // The attentions that a config can name. An attention is one file, here or in a test: its settings
 // (SettingsOf, config/union.h) with
+//   static constexpr const char* kFormula;  // the weights of the values, for tables: ASCII, no
+//   bars static constexpr const char* kCost;     // its order in the length n: "O(n)", "O(n w)"
 //   static constexpr Abilities kAbilities;
 //   std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
 //   std::int64_t part_multiple() const;  // where a part of a sequence is not of any length
+//   // Where settings may not fit together or the model: what is wrong, "KEY: expected ..".
+//   std::vector<std::string> faults(const AttentionSettings& settings) const;
 // (or, if it is a block of its own: std::shared_ptr<Block> make(const BlockSettings&) const), the
-// module, and at the end
+// module, and at the end, in the namespace of the settings,
 //   [[maybe_unused]] const bool kAdded = add_attention<MyAttentionConfig>();
 // The file is named in src/model/CMakeLists.txt, among those that are always linked; that is all.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +30,8 @@ namespace transnormer {
 
 // What the model can do with an attention by its name.
 struct AttentionKind {
+  const char* formula = "";
+  const char* cost = "";
   Abilities abilities;
   // Empty where the attention is a block of its own.
   std::function<std::shared_ptr<Attention>(const AttentionConfig&, const AttentionSettings&)> make;
@@ -32,6 +39,8 @@ struct AttentionKind {
   std::function<std::shared_ptr<Block>(const AttentionConfig&, const BlockSettings&)> make_block;
   // Of what the tokens of a rank's part of a sequence must be a multiple.
   std::function<std::int64_t(const AttentionConfig&)> part_multiple;
+  // Empty where any settings serve.
+  std::function<std::vector<std::string>(const AttentionConfig&, const AttentionSettings&)> faults;
 };
 
 void add_kind(const std::string& name, AttentionKind kind);
@@ -39,13 +48,21 @@ void add_kind(const std::string& name, AttentionKind kind);
 // True, so that it can initialise a variable before main().
 template <class S>
 bool add_attention() {
-  AttentionKind kind{.abilities = S::kAbilities,
+  AttentionKind kind{.formula = S::kFormula,
+                     .cost = S::kCost,
+                     .abilities = S::kAbilities,
                      .make = {},
                      .make_block = {},
-                     .part_multiple = [](const AttentionConfig&) { return std::int64_t{1}; }};
+                     .part_multiple = [](const AttentionConfig&) { return std::int64_t{1}; },
+                     .faults = {}};
   if constexpr (requires(const S& s) { s.part_multiple(); }) {
     kind.part_multiple = [](const AttentionConfig& config) {
       return config.get<S>().part_multiple();
+    };
+  }
+  if constexpr (requires(const S& s, const AttentionSettings& settings) { s.faults(settings); }) {
+    kind.faults = [](const AttentionConfig& config, const AttentionSettings& settings) {
+      return config.get<S>().faults(settings);
     };
   }
   if constexpr (requires(const S& s, const AttentionSettings& settings) { s.make(settings); }) {
@@ -61,7 +78,14 @@ bool add_attention() {
   return add_alternative<S>(attentions());
 }
 
+// All of them, by name.
+[[nodiscard]] const std::map<std::string, AttentionKind>& attention_kinds();
+
 [[nodiscard]] const Abilities& abilities(const AttentionConfig& config);
+
+// What is wrong with its settings in this place.
+[[nodiscard]] std::vector<std::string> faults_of(const AttentionConfig& config,
+                                                 const AttentionSettings& settings);
 
 // For attentions that are no block of their own.
 [[nodiscard]] std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
@@ -75,8 +99,10 @@ bool add_attention() {
 [[nodiscard]] std::shared_ptr<Block> make_layer(const ModelConfig& config, const ModelSize& size,
                                                 std::int64_t index, at::Device device);
 
-// One line for each of the model's attentions that cannot be what model.causal asks for.
-[[nodiscard]] std::vector<std::string> unfit_attentions(const ModelConfig& config);
+// One line for each of the model's attentions that cannot be what model.causal asks for, or whose
+// settings do not fit.
+[[nodiscard]] std::vector<std::string> unfit_attentions(const ModelConfig& config,
+                                                        const ModelSize& size);
 
 // One line for each reason why so many ranks cannot share each sequence; none for one rank.
 [[nodiscard]] std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,

@@ -14,6 +14,8 @@ namespace {
 struct SoftmaxAttentionConfig {
   static constexpr const char* kName = "softmax";
   static constexpr const char* kHelp = "Scaled dot-product attention over the whole sequence";
+  static constexpr const char* kFormula = "softmax(q·k / sqrt(dh))";
+  static constexpr const char* kCost = "O(n^2)";
   static constexpr Abilities kAbilities{};
 
   void visit(FieldVisitor&) {}
@@ -32,13 +34,18 @@ class SoftmaxAttention : public ProjectedAttention {
     return std::make_unique<KeyValueCache>(std::numeric_limits<std::int64_t>::max());
   }
 
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType compute) const override {
+    return kept_keys_and_values(compute);
+  }
+
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
-    return 4 * static_cast<double>(settings().dim) * mean_seen(length);
+    return 4 * static_cast<double>(settings().inner_dim()) * mean_seen(length);
   }
 
  protected:
-  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                  const ForwardContext& context, AttentionState* state) override {
+  [[nodiscard]] at::Tensor attend(const Projected& in, const ForwardContext& context,
+                                  AttentionState* state) override {
+    const auto& [q, k, v, x] = in;
     const ops::Encoding encoded = encoding(context);
     if (state == nullptr) {
       return ops::block_attention(
@@ -47,7 +54,7 @@ class SoftmaxAttention : public ProjectedAttention {
            .block = 0,
            .scale = scale_,
            .dropout = context.training ? settings().dropout : 0,
-           .dropout_key = context.dropout_key(settings().layer, DropoutSite::attention_weights,
+           .dropout_key = context.dropout_key(settings().random_key, DropoutSite::attention_weights,
                                               settings().heads * q.size(1)),
            .encoding = encoded,
            .visibility = context.visibility});

@@ -199,4 +199,35 @@ at::Tensor by_groups(const Groups& groups, const at::Tensor& q, const at::Tensor
   return groups.scatter(parts);
 }
 
+at::Tensor by_rows(const Visibility& visibility, const std::vector<at::Tensor>& tensors,
+                   const OfRows& body) {
+  if (visibility.whole_rows()) {
+    return body(tensors, {});
+  }
+  const at::Tensor& like = tensors.front();
+  const Groups groups(visibility, like.size(0), like.size(1), 0, like.device());
+  std::vector<at::Tensor> gathered;
+  for (const at::Tensor& tensor : tensors) {
+    gathered.push_back(groups.gather(tensor));
+  }
+  if (groups.all().empty()) {
+    return groups.scatter({gathered.back()});
+  }
+  std::vector<at::Tensor> results;
+  for (const RowsOfTokens& rows : groups.all()) {
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& tensor : gathered) {
+      parts.push_back(Groups::part(tensor, rows));
+    }
+    results.push_back(body(parts, rows.lengths));
+  }
+  return groups.scatter(results);
+}
+
+at::Tensor is_token(const at::Tensor& lengths, std::int64_t length) {
+  return lengths.defined()
+             ? at::arange(length, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1)
+             : at::Tensor();
+}
+
 }  // namespace transnormer::ops

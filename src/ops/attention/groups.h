@@ -64,4 +64,19 @@ using AttendRows = std::function<at::Tensor(const at::Tensor& q, const at::Tenso
                                    const at::Tensor& v, const Encoding& encoding,
                                    const AttendRows& attend);
 
+// Any function of the tokens of whole rows, [rows, length, heads, dim] each, to a tensor of the
+// same first two sizes; `lengths` (int64 [rows], 1 to `length`): the tokens of each row, undefined
+// where all are full. What stands behind a row's last token is zero, and what is given there is
+// dropped.
+using OfRows =
+    std::function<at::Tensor(const std::vector<at::Tensor>& tensors, const at::Tensor& lengths)>;
+
+// That of tensors [batch, time, heads, dim] (heads and dim may differ), encoded already, whose rows
+// are the segments of the batch's rows without their padding; zeros at padding.
+[[nodiscard]] at::Tensor by_rows(const Visibility& visibility,
+                                 const std::vector<at::Tensor>& tensors, const OfRows& body);
+
+// bool [rows, length], true where a row has a token; undefined where `lengths` is.
+[[nodiscard]] at::Tensor is_token(const at::Tensor& lengths, std::int64_t length);
+
 }  // namespace transnormer::ops

@@ -16,6 +16,8 @@ namespace {
 struct GatedMeanConfig {
   static constexpr const char* kName = "gated_mean";
   static constexpr const char* kHelp = "A gated unit with the mean of the past, no feed-forward";
+  static constexpr const char* kFormula = "mean of the past, gated";
+  static constexpr const char* kCost = "O(n)";
   static constexpr Abilities kAbilities{.bidirectional = false};
 
   std::int64_t expansion = 2;
@@ -60,6 +62,16 @@ class GatedMean : public Block {
     return ops::residual(x, out_->forward(gated, context.compute),
                          {context.training ? dropout_ : 0,
                           context.dropout_key(layer_, DropoutSite::attention, x.size(-1))});
+  }
+
+  // Each token takes the mean of the values up to it.
+  [[nodiscard]] at::Tensor attention_weights(const at::Tensor& x, const ForwardContext&) override {
+    const std::int64_t time = x.size(1);
+    const at::Tensor seen = at::ones({time, time}, at::kFloat).tril();
+    return (seen / seen.sum(1, true)).expand({x.size(0), 1, time, time});
+  }
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType) const override {
+    return {.fixed = 4 * static_cast<double>(width_)};
   }
 
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override {

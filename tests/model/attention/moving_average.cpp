@@ -14,6 +14,8 @@ namespace {
 struct MovingAverageConfig {
   static constexpr const char* kName = "moving_average";
   static constexpr const char* kHelp = "The mean of the last values";
+  static constexpr const char* kFormula = "mean of the last w values";
+  static constexpr const char* kCost = "O(n)";
   static constexpr Abilities kAbilities{};
 
   std::int64_t window = 4;
@@ -55,6 +57,14 @@ class MovingAverage : public Attention {
       last->values = values.narrow(1, values.size(1) - kept, kept).clone();
     }
     return means.narrow(1, means.size(1) - x.size(1), x.size(1));
+  }
+
+  [[nodiscard]] at::Tensor weights(const at::Tensor& x, const ForwardContext& context) override {
+    return visible_mean(x, context.visibility, window_).to(at::kFloat).unsqueeze(1);
+  }
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType compute) const override {
+    return {.fixed = static_cast<double>((window_ - 1) * dim_) *
+                     static_cast<double>(c10::elementSize(compute))};
   }
 
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t) const override {

@@ -24,10 +24,12 @@ class Odd : public ProjectedAttention {
     return nullptr;
   }
   [[nodiscard]] double flops_per_token(std::int64_t) const override { return 0; }
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType) const override { return {}; }
 
  protected:
-  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                  const ForwardContext& context, AttentionState*) override {
+  [[nodiscard]] at::Tensor attend(const Projected& in, const ForwardContext& context,
+                                  AttentionState*) override {
+    const auto& [q, k, v, x] = in;
     if (softmax_) {
       return ops::block_attention(
           q, k, v, {.block = 0, .scale = 0.5, .dropout_key = {}, .visibility = context.visibility});
