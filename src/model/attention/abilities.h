@@ -8,6 +8,7 @@ struct Abilities {
   bool causal = true;              // a token sees nothing behind it
   bool bidirectional = true;       // a token sees all of its sequence
   bool decodes = true;             // goes on from a state, token by token
+  bool lrpe = true;                // has model.lrpe's positions; else it takes no part in them
   bool separate_queries = true;    // queries may come from elsewhere than keys and values
   bool sequence_parallel = false;  // works where each rank has a part of the sequence
 };

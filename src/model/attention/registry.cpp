@@ -44,7 +44,7 @@ std::vector<Used> used_attentions(const ModelConfig& config) {
   return used;
 }
 
-AttentionSettings attention_settings(const BlockSettings& settings) {
+AttentionSettings attention_settings(const AttentionConfig& config, const BlockSettings& settings) {
   const ModelConfig& model = settings.model;
   return {.layer = settings.layer,
           .layers = model.layers,
@@ -52,7 +52,7 @@ AttentionSettings attention_settings(const BlockSettings& settings) {
           .dim = model.dim,
           .inner = 0,
           .heads = model.heads,
-          .lrpe = model.lrpe,
+          .lrpe = model.lrpe && abilities(config).lrpe,
           .norm_eps = model.norm_eps,
           .dropout = model.attention_dropout,
           .causal = model.causal,
@@ -90,7 +90,7 @@ std::shared_ptr<Block> make_block(const AttentionConfig& config, const BlockSett
   if (kind.make_block) {
     return kind.make_block(config, settings);
   }
-  return std::make_shared<AttentionThenFfn>(kind.make(config, attention_settings(settings)),
+  return std::make_shared<AttentionThenFfn>(kind.make(config, attention_settings(config, settings)),
                                             settings);
 }
 
@@ -113,7 +113,7 @@ std::vector<std::string> unfit_attentions(const ModelConfig& config, const Model
                        ", or choose one of " + those_with(wanted));
     }
     const AttentionSettings settings =
-        attention_settings({.model = config, .max_positions = size.max_positions});
+        attention_settings(*used.config, {.model = config, .max_positions = size.max_positions});
     for (const std::string& fault : faults_of(*used.config, settings)) {
       faults.push_back(std::string(used.key) + "." + fault);
     }
