@@ -267,7 +267,10 @@ class PerformerAttention(RandomFeatureAttention):
         count = self.settings["features"]
         blocks = -(-count // self.head_dim)
         normal = torch.randn(self.heads, blocks, self.head_dim, self.head_dim)
-        rows = torch.linalg.qr(normal)[0].mT.flatten(1, 2)[:, :count]
+        q, r = torch.linalg.qr(normal)
+        # Signs are the factorisation's choice: these make all directions alike.
+        q = q * r.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]
+        rows = q.mT.flatten(1, 2)[:, :count]
         return rows * torch.randn(self.heads, count, self.head_dim).norm(dim=-1, keepdim=True)
 
     def exponent(self, x):
