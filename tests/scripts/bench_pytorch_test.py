@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import bench_pytorch  # noqa: E402
 import pytorch_attentions  # noqa: E402
 import pytorch_model  # noqa: E402
+import pytorch_parts  # noqa: E402
 import pytorch_worker  # noqa: E402
 
 
@@ -147,8 +148,8 @@ class ChoosingAForm(unittest.TestCase):
             shapes.append([list(x.shape) for x in (q, k, v)])
             return q + k + v
 
-        patches = {f"{form}_linear_attention": attention for form in ("quadratic", "chunked")}
-        with mock.patch.multiple(pytorch_model, **patches):
+        forms = {form: attention for form in ("quadratic", "chunked")}
+        with mock.patch.dict(pytorch_parts.FORMS, forms):
             seconds = pytorch_worker.attention_seconds(
                 {"model": {"dim": 12, "heads": 2}, "batch_size": 3, "length": 50, "mode": "train",
                  "precision": "bf16", "device": "cpu", "threads": torch.get_num_threads()})
