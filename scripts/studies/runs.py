@@ -226,7 +226,7 @@ def measure_speed(job, study, program, parameters):
 
 def here_and_now(program):
     return {"date": datetime.date.today().isoformat(), "machine": describe_machine(),
-            "program": program.text("--version").strip()}
+            "program": f"transnormer {program.text('--version').strip()}"}
 
 
 def describe_machine():
