@@ -12,32 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from pytorch_attentions import make_attention
+from pytorch_parts import Place, make_norm, single
+
 ACTIVATIONS = {"silu": F.silu, "relu": F.relu, "gelu": F.gelu, "none": lambda x: x}
-CHUNK = 64  # tokens of a chunk of linear attention
-LINEAR_ATTENTIONS = ("quadratic", "chunked")
-
-
-class SimpleRmsNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps), in single precision, with a gain where told."""
-
-    def __init__(self, dim, eps, gain=False):
-        super().__init__()
-        self.dim, self.eps = dim, eps
-        self.weight = nn.Parameter(torch.ones(dim)) if gain else None
-
-    def forward(self, x):
-        if x.is_cuda:
-            return F.rms_norm(x.float(), (self.dim,), self.weight, self.eps)
-        # F.rms_norm is no fused kernel on a CPU; this takes fewer passes, there and back.
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-        y = x * torch.rsqrt(norm.square() / self.dim + self.eps)
-        return y if self.weight is None else y * self.weight
-
-
-def make_norm(kind, dim, eps):
-    if kind == "none":
-        return nn.Identity()
-    return nn.LayerNorm(dim, eps=eps) if kind == "layer" else SimpleRmsNorm(dim, eps, kind == "rms")
 
 
 def sinusoids(length, dim):
@@ -45,215 +23,8 @@ def sinusoids(length, dim):
     half = dim // 2
     frequency = torch.exp(torch.arange(half).double() * (-math.log(10000) / max(half - 1, 1)))
     angle = (torch.arange(length).double() + 2)[:, None] * frequency
-    return F.pad(torch.cat([angle.sin(), angle.cos()], 1).float(), (0, dim % 2))
-
-
-def cut(x, size):
-    """[batch, time, heads, head_dim] -> [batch, time / size, heads, size, head_dim], zeros behind."""
-    if missing := -x.shape[1] % size:
-        x = F.pad(x, (0, 0, 0, 0, 0, missing))
-    return x.unflatten(1, (-1, size)).transpose(2, 3)
-
-
-def joined(x, time):
-    """What cut() took apart."""
-    return x.transpose(2, 3).flatten(1, 2)[:, :time]
-
-
-def quadratic_linear_attention(q, k, v):
-    """tril(Q K^T) V, as the published code trains. All are [batch, time, heads, head_dim]."""
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return ((q @ k.mT).tril() @ v).transpose(1, 2)
-
-
-def chunked_linear_attention(q, k, v):
-    """The same in time linear in the length: inside each chunk as above, and from the chunks before
-    by the running sum of their K^T V, kept in fp32."""
-    time = q.shape[1]
-    q, k, v = (cut(x, CHUNK).contiguous() for x in (q, k, v))
-    sums = (k.mT @ v).float()
-    before = F.pad(sums[:, :-1].cumsum(1), (0, 0, 0, 0, 0, 0, 1, 0)).to(q.dtype)
-    return joined((q @ k.mT).tril() @ v + q @ before, time)
-
-
-class Lrpe(nn.Module):
-    """A frozen reflection, then a rotation of pairs by learned angles; for q and k of all heads."""
-
-    def __init__(self, head_dim, length, period):
-        super().__init__()
-        exponent = torch.arange(head_dim // 2) * (-2 / head_dim)
-        self.theta = nn.Parameter(10000**exponent)
-        self.register_buffer("reflect", F.normalize(torch.randn(head_dim), dim=0))
-        positions = torch.arange(length) % period if period else torch.arange(length)
-        self.register_buffer("positions", positions.float(), persistent=False)
-        self.kept = None
-
-    def forward(self, q, k):
-        """q, k: [batch, time, heads, head_dim]."""
-        return self.encoded(q, k, *self.matrices(slice(q.shape[1]), q.dtype))
-
-    def step(self, q, k, position):
-        """One time, by matrices that are made once, for decoding."""
-        if self.kept is None or self.kept[0].dtype != q.dtype:
-            self.kept = self.matrices(slice(None), q.dtype)
-        cos, sin, mirror = self.kept
-        return self.encoded(q, k, cos[position], sin[position], mirror)
-
-    def matrices(self, rows, dtype):
-        angle = self.positions[rows, None, None] * self.theta
-        u = self.reflect
-        mirror = torch.eye(len(u), device=u.device) - 2 * torch.outer(u, u)
-        # The first of all pairs, then the second: the order does not matter to q k^T, and halves are
-        # faster than pairs.
-        mirror = torch.cat([mirror[:, 0::2], mirror[:, 1::2]], 1)
-        return angle.cos().to(dtype), angle.sin().to(dtype), mirror.to(dtype)
-
-    def encoded(self, q, k, cos, sin, mirror):
-        return self.rotated(q @ mirror, cos, sin), self.rotated(k @ mirror, cos, sin)
-
-    @staticmethod
-    def rotated(x, cos, sin):
-        a, b = x.chunk(2, -1)
-        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
-
-
-class Attention(nn.Module):
-    """out_proj(norm(attend(q, k, v))): the projections that all kinds share."""
-
-    def __init__(self, model, settings, length):
-        super().__init__()
-        dim, self.heads = model["dim"], model["heads"]
-        self.head_dim = dim // self.heads
-        self.dropout = model["attention_dropout"]
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            gain = 1 if name == "out_proj" or settings["attention"] == "diag" else 0.5**0.5
-            projection = nn.Linear(dim, dim)
-            nn.init.xavier_uniform_(projection.weight, gain)
-            self.add_module(name, projection)
-        nn.init.zeros_(self.out_proj.bias)
-        self.lrpe = None
-        if model["lrpe"]:
-            self.lrpe = Lrpe(self.head_dim, length, settings.get("block", 0))
-        self.output_norm = make_norm(settings.get("output_norm", "none"), dim, model["norm_eps"])
-
-    def features(self, x):
-        return x
-
-    def projected(self, x):
-        q, k, v = (projection(x).unflatten(-1, (self.heads, self.head_dim))
-                   for projection in (self.q_proj, self.k_proj, self.v_proj))
-        return self.features(q), self.features(k), v
-
-    def finished(self, y):
-        # The norm's result is in single precision, the projection may be in half.
-        return self.out_proj(self.output_norm(y.flatten(2)).to(y.dtype))
-
-    def forward(self, x):
-        q, k, v = self.projected(x)
-        if self.lrpe is not None:
-            q, k = self.lrpe(q, k)
-        return self.finished(self.attend(q, k, v))
-
-    def step(self, x, state, position):
-        """x: [batch, 1, dim], the token at this position; brings the state up to date."""
-        q, k, v = self.projected(x)
-        if self.lrpe is not None:
-            q, k = self.lrpe.step(q, k, position)
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return self.finished(self.attend_step(q, k, v, state, position).transpose(1, 2))
-
-    def cache(self, batch, length, dtype):
-        """For keys and values, [batch, heads, length, head_dim]."""
-        shape = batch, self.heads, length, self.head_dim
-        return [torch.zeros(shape, dtype=dtype, device=self.out_proj.weight.device)
-                for _ in range(2)]
-
-    @staticmethod
-    def remember(k, v, cache, slot):
-        """Keys and values up to the slot, in which the new ones are put."""
-        for new, old in zip((k, v), cache):
-            old[:, :, slot] = new[:, :, 0]
-        return (old[:, :, :slot + 1] for old in cache)
-
-
-class SoftmaxAttention(Attention):
-    def start(self, batch, length, dtype):
-        return self.cache(batch, length, dtype)
-
-    def attend_step(self, q, k, v, state, position):
-        return F.scaled_dot_product_attention(q, *self.remember(k, v, state, position))
-
-    def attend(self, q, k, v):
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return F.scaled_dot_product_attention(
-            q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0
-        ).transpose(1, 2)
-
-
-class DiagAttention(Attention):
-    """Attention inside blocks of `block` tokens."""
-
-    def __init__(self, model, settings, length):
-        super().__init__(model, settings, length)
-        self.block, self.score = settings["block"], settings["score"]
-        self.scale = self.head_dim**-0.5
-        later = torch.ones(self.block, self.block).triu(1).bool()
-        self.register_buffer("mask", torch.zeros(self.block, self.block).masked_fill(
-            later, -math.inf), persistent=False)
-
-    def start(self, batch, length, dtype):
-        return self.cache(batch, self.block, dtype)
-
-    def attend_step(self, q, k, v, state, position):
-        keys, values = self.remember(k, v, state, position % self.block)
-        if self.score == "softmax":
-            return F.scaled_dot_product_attention(q, keys, values)
-        return F.relu(q @ keys.mT * self.scale) @ values
-
-    def attend(self, q, k, v):
-        blocks = [cut(x, self.block) for x in (q, k, v)]
-        y = self.attend_in_blocks(*(x.flatten(0, 2) for x in blocks))
-        return joined(y.view(blocks[0].shape), q.shape[1])
-
-    def attend_in_blocks(self, q, k, v):
-        """All are [batch * blocks * heads, block, head_dim]."""
-        dropout = self.dropout if self.training else 0.0
-        if self.score == "softmax" and q.is_cuda:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
-        # On a CPU, products of whole blocks are faster than the fused attention.
-        if self.score == "softmax":
-            scores = torch.baddbmm(self.mask.to(q.dtype), q, k.mT, alpha=self.scale).softmax(-1)
-        else:
-            scores = F.relu(q @ k.mT * self.scale).tril()
-        return (F.dropout(scores, dropout) if dropout else scores) @ v
-
-
-class NormAttention(Attention):
-    """Linear attention without a denominator, its output normalised."""
-
-    def __init__(self, model, settings, length, linear_attention):
-        super().__init__(model, settings, length)
-        self.shift = 1 if settings["kernel"] == "elu1" else 0
-        self.linear_attention = (quadratic_linear_attention if linear_attention == "quadratic"
-                                 else chunked_linear_attention)
-
-    def features(self, x):
-        return F.elu(x) + self.shift if self.shift else F.elu(x)
-
-    def start(self, batch, length, dtype):
-        """The sum of k^T v, in single precision."""
-        shape = batch, self.heads, self.head_dim, self.head_dim
-        return torch.zeros(shape, device=self.out_proj.weight.device)
-
-    def attend_step(self, q, k, v, state, position):
-        state.flatten(0, 1).baddbmm_(k.flatten(0, 1).mT.float(), v.flatten(0, 1).float())
-        return (q.float() @ state).to(q.dtype)
-
-    def attend(self, q, k, v):
-        if q.dtype == torch.float16:  # sums over the tokens would overflow
-            with torch.autocast(q.device.type, enabled=False):
-                return self.linear_attention(q.float(), k.float(), v.float())
-        return self.linear_attention(q, k, v)
+    table = torch.cat([angle.sin(), angle.cos()], 1).to(torch.get_default_dtype())
+    return F.pad(table, (0, dim % 2))
 
 
 class Ffn(nn.Module):
@@ -283,11 +54,9 @@ class Layer(nn.Module):
         super().__init__()
         early = model["early_layers"] if model["early_layers"] >= 0 else model["layers"] // 2
         settings = model["early"] if index < early else model["late"]
-        kinds = {"diag": DiagAttention, "softmax": SoftmaxAttention}
-        if settings["attention"] == "norm":
-            self.attn = NormAttention(model, settings, length, linear_attention)
-        else:
-            self.attn = kinds[settings["attention"]](model, settings, length)
+        self.attn = make_attention(Place(model, index, length, linear_attention), settings)
+        if self.attn.whole_layer:
+            return
         self.ffn = Ffn(model)
         self.attn_norm = make_norm(model["norm"], model["dim"], model["norm_eps"])
         self.ffn_norm = make_norm(model["norm"], model["dim"], model["norm_eps"])
@@ -296,6 +65,8 @@ class Layer(nn.Module):
         self.compute = compute
 
     def forward(self, x):
+        if self.attn.whole_layer:
+            return x + self.attn(x)
         return self.around((self.attn, self.ffn), x)
 
     def step(self, x, state, position):
@@ -329,7 +100,10 @@ class TransNormer(nn.Module):
             self.register_buffer("sinusoids", sinusoids(length, dim), persistent=False)
         self.sinusoidal = model["position"] == "sinusoidal"
         post = model["norm_placement"] == "post"
-        self.embed_norm = make_norm(model["norm"], dim, eps) if post else None
+        embed_norm = model.get("embed_norm", "auto")
+        if embed_norm == "auto":
+            embed_norm = model["norm"] if post else "none"
+        self.embed_norm = None if embed_norm == "none" else make_norm(embed_norm, dim, eps)
         self.dropout = nn.Dropout(model["dropout"])
         self.layers = nn.ModuleList(Layer(model, index, length, linear_attention, compute)
                                     for index in range(model["layers"]))
@@ -358,6 +132,12 @@ class TransNormer(nn.Module):
             x = layer.step(x, state, position)
         return self.logits(x)
 
+    def redraw(self):
+        """Fresh random directions, for the next update in training."""
+        for module in self.modules():
+            if hasattr(module, "redraw") and module is not self:
+                module.redraw()
+
     def to_compute(self):
         """Weights of products in their type, so that none is cast anew for each token."""
         for module in self.modules():
@@ -366,7 +146,7 @@ class TransNormer(nn.Module):
         return self
 
     def embedded(self, tokens, positions):
-        x = self.embed(tokens).float() * self.scale
+        x = single(self.embed(tokens)) * self.scale
         if self.sinusoidal:
             x = x + self.sinusoids[positions]
         elif self.position is not None:

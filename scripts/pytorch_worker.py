@@ -18,6 +18,7 @@ import time
 import torch
 
 import pytorch_model
+import pytorch_parts
 
 LEAST_REPEAT_SECONDS = 0.1  # shorter ones measure the clock
 CLIP_NORM = 1.0
@@ -170,7 +171,7 @@ def attention_seconds(request):
 
     def once(form):
         began = time.perf_counter()
-        y = getattr(pytorch_model, f"{form}_linear_attention")(*parts)
+        y = pytorch_parts.FORMS[form](*parts)
         if y.requires_grad:
             y.backward(y.detach())
         if request["device"] == "cuda":

@@ -1,4 +1,4 @@
-// Reads the files that scripts/make_baselines.py writes.
+// Reads the files that scripts/make_baselines.py and scripts/make_attention_baselines.py write.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,8 +13,13 @@
 
 namespace transnormer::test {
 
-// Every tensor of a small safetensors file by name.
-inline std::map<std::string, at::Tensor> read_baseline(const std::string& name) {
+struct BaselineFile {
+  std::map<std::string, at::Tensor> tensors;    // by name
+  std::map<std::string, std::string> metadata;  // "config", where the file has its own
+};
+
+// All of a small safetensors file.
+inline BaselineFile read_baseline_file(const std::string& name) {
   const std::string path =
       std::string(TRANSNORMER_SOURCE_DIR) + "/tests/model/baselines/" + name + ".safetensors";
   std::ifstream file(path, std::ios::binary);
@@ -27,9 +32,13 @@ inline std::map<std::string, at::Tensor> read_baseline(const std::string& name) 
   }
   const std::map<std::string, at::ScalarType> types{
       {"F32", at::kFloat}, {"F64", at::kDouble}, {"I64", at::kLong}};
-  std::map<std::string, at::Tensor> tensors;
+  BaselineFile result;
   const nlohmann::json entries = nlohmann::json::parse(header);
   for (const auto& [key, entry] : entries.items()) {
+    if (key == "__metadata__") {
+      result.metadata = entry.get<std::map<std::string, std::string>>();
+      continue;
+    }
     const at::Tensor tensor = at::empty(entry.at("shape").get<std::vector<std::int64_t>>(),
                                         types.at(entry.at("dtype").get<std::string>()));
     const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>();
@@ -38,9 +47,14 @@ inline std::map<std::string, at::Tensor> read_baseline(const std::string& name) 
     if (!file) {
       throw std::runtime_error(path + " ends early");
     }
-    tensors[key] = tensor;
+    result.tensors[key] = tensor;
   }
-  return tensors;
+  return result;
+}
+
+// Its tensors.
+inline std::map<std::string, at::Tensor> read_baseline(const std::string& name) {
+  return read_baseline_file(name).tensors;
 }
 
 }  // namespace transnormer::test

@@ -53,7 +53,7 @@ TEST_F(CudaOperators, LinearAttentionGoesOnFromAState) {
   const Tensors x{normal({3, 100, 2, 24}, 1), normal({3, 100, 2, 24}, 2),
                   normal({3, 100, 2, 24}, 3)};
   const auto run = [&x](at::Device where) {
-    at::Tensor state = at::zeros({3, 2, 24, 24}, at::device(where));
+    LinearAttentionSums state(3, 2, 24, 24, {}, where);
     Tensors parts;
     for (const auto& [first, count] : {std::pair{0, 70}, std::pair{70, 1}, std::pair{71, 29}}) {
       const auto part = [&, begin = first, length = count](std::size_t i) {
@@ -61,7 +61,7 @@ TEST_F(CudaOperators, LinearAttentionGoesOnFromAState) {
       };
       parts.push_back(linear_attention_step(part(0), part(1), part(2), state).to(at::kCPU));
     }
-    parts.push_back(state.to(at::kCPU));
+    parts.push_back(state.values.to(at::kCPU));
     return parts;
   };
   expect_near(run(device), run(at::kCPU), "linear attention in steps");

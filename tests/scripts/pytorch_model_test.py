@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import pytorch_model  # noqa: E402
+import pytorch_parts  # noqa: E402
 
 BLOCK = 8  # of the baselines
 COMMON = {"layers": 3, "dim": 20, "heads": 2, "ffn_dim": 0, "early_layers": -1, "norm_eps": 1e-6,
@@ -35,14 +36,14 @@ def part(baseline, kind):
 
 class TheModel(unittest.TestCase):
     def setUp(self):
-        self.addCleanup(setattr, pytorch_model, "CHUNK", pytorch_model.CHUNK)
-        pytorch_model.CHUNK = BLOCK  # so that the baselines reach over several
+        self.addCleanup(setattr, pytorch_parts, "CHUNK", pytorch_parts.CHUNK)
+        pytorch_parts.CHUNK = BLOCK  # so that the baselines reach over several
 
     def models(self):
         """(name, baseline, model) in each form of linear attention."""
         for name, settings in MODELS.items():
             baseline = load_file(ROOT / f"tests/model/baselines/{name}.safetensors")
-            for form in pytorch_model.LINEAR_ATTENTIONS:
+            for form in pytorch_parts.FORMS:
                 model = pytorch_model.TransNormer(settings, 41, 64, form)
                 model.load_state_dict(part(baseline, "weight/"))
                 yield f"{name}, {form}", baseline, model
@@ -98,7 +99,7 @@ class TheModel(unittest.TestCase):
 
     def test_is_the_same_in_half_precision_but_for_rounding(self):
         for name in MODELS:
-            for form in pytorch_model.LINEAR_ATTENTIONS:
+            for form in pytorch_parts.FORMS:
                 with self.subTest(model=name, form=form):
                     torch.manual_seed(1)
                     whole = pytorch_model.TransNormer(MODELS[name], 41, 64, form)

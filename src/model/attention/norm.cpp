@@ -1,64 +1,120 @@
-// NormAttention: linear attention without a denominator, its output normalised.
+// NormAttention: out_proj(norm(o)), o_t = sum_s lambda^(t-s) (phi(q_t).phi(k_s)) v_s.
+//
+// decay "fixed": lambda_h = exp(-s_h (1 - l / (L-1) + 1e-5)), s_h = 2^(-8h/H), for head h of H,
+// from 1, in layer l of L, from 0; with one layer the factor is 1 + 1e-5. gate: out_proj(norm(o) *
+// act(gate_proj(x))), x the layer's input.
 #include "model/attention/norm.h"
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
+#include "model/attention/linear_state.h"
 #include "model/attention/registry.h"
 #include "ops/attention/linear_attention.h"
 
 namespace transnormer {
 namespace {
 
-// The sum of k v^T so far, [batch, heads, head_dim, head_dim] in fp32: its size does not depend on
-// the number of tokens, and sums over long sequences keep their bits.
-struct LinearState : AttentionState {
-  explicit LinearState(at::Tensor zeros) : sum(std::move(zeros)) {}
-  [[nodiscard]] std::int64_t bytes() const override {
-    return static_cast<std::int64_t>(sum.nbytes());
+constexpr std::array kDecayNames{Named{DecayKind::none, "none"}, Named{DecayKind::fixed, "fixed"}};
+constexpr std::array kGateNames{Named{GateKind::none, "none"}, Named{GateKind::linear, "linear"},
+                                Named{GateKind::silu, "silu"}, Named{GateKind::sigmoid, "sigmoid"}};
+
+// fp32 [heads].
+at::Tensor fixed_decay(const AttentionSettings& settings) {
+  const auto last = static_cast<double>(std::max<std::int64_t>(settings.layers - 1, 1));
+  const double depth = 1 - static_cast<double>(settings.layer) / last + 1e-5;
+  std::vector<double> decay;
+  for (std::int64_t head = 1; head <= settings.heads; ++head) {
+    const double slope =
+        std::exp2(-8 * static_cast<double>(head) / static_cast<double>(settings.heads));
+    decay.push_back(std::exp(-slope * depth));
   }
-  at::Tensor sum;
-};
+  return at::tensor(decay, at::kDouble).to(at::kFloat);
+}
 
 class NormAttention : public ProjectedAttention {
  public:
   NormAttention(const NormAttentionConfig& config, const AttentionSettings& settings)
       : ProjectedAttention(settings, usual_heads(settings), std::sqrt(0.5), config.output_norm),
-        config_(config) {}
+        config_(config) {
+    if (config.decay == DecayKind::fixed && !settings.device.is_meta()) {
+      decay_ = fixed_decay(settings).to(settings.device);
+    }
+    if (config.gate != GateKind::none) {
+      gate_ = register_module(
+          "gate_proj",
+          std::make_shared<Linear>(settings.dim, shape().values(), LinearStart{}, settings.device));
+    }
+  }
 
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override {
-    const std::int64_t width = settings().head_dim();
-    return std::make_unique<LinearState>(
-        at::zeros({batch, settings().heads, width, width}, at::device(settings().device)));
+    return std::make_unique<LinearState>(ops::LinearAttentionSums(
+        batch, shape().heads, shape().key_dim, shape().value_dim, {}, settings().device));
   }
 
   [[nodiscard]] StateBytes state_bytes(at::ScalarType) const override {
-    return {.fixed = 4 * static_cast<double>(settings().inner_dim() * settings().head_dim())};
+    return {.fixed = 4 * static_cast<double>(shape().keys() * shape().value_dim)};
   }
 
   // The state's update and its reading; how the chunks are cut is not counted.
   [[nodiscard]] double flops_per_token(std::int64_t) const override {
-    return 4 * static_cast<double>(settings().inner_dim() * settings().head_dim());
+    return 4 * static_cast<double>(shape().keys() * shape().value_dim);
+  }
+
+  [[nodiscard]] double kept_numbers_per_token() const override {
+    return ProjectedAttention::kept_numbers_per_token() +
+           (gate_ ? 2 * static_cast<double>(shape().values()) : 0);
+  }
+
+  [[nodiscard]] std::vector<ParameterGroup> groups() const override {
+    std::vector<ParameterGroup> groups = ProjectedAttention::groups();
+    if (gate_) {
+      groups.push_back({"gate_proj", gate_->parameters()});
+    }
+    return groups;
   }
 
  protected:
   // LRPE comes after phi, so scores may be negative even where phi is not.
   [[nodiscard]] at::Tensor attend(const Projected& in, const ForwardContext& context,
                                   AttentionState* state) override {
-    const auto& [q, k, v, x] = in;
-    ops::Encoding encoded = encoding(context);
-    encoded.feature = config_.kernel;
+    ops::LinearAttentionOptions options{.encoding = encoding(context),
+                                        .visibility = context.visibility,
+                                        .sequence = context.sequence,
+                                        .decay = decay_};
+    options.encoding.feature = config_.kernel;
     if (state == nullptr) {
-      return ops::linear_attention(
-          q, k, v,
-          {.encoding = encoded, .visibility = context.visibility, .sequence = context.sequence});
+      return ops::linear_attention(in.q, in.k, in.v, options);
     }
-    return ops::linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum, encoded);
+    return ops::linear_attention_step(in.q, in.k, in.v, static_cast<LinearState&>(*state).sums,
+                                      options);
+  }
+
+  [[nodiscard]] at::Tensor finish(const at::Tensor& merged, const at::Tensor& x,
+                                  const ForwardContext& context) override {
+    const at::Tensor normed = ProjectedAttention::finish(merged, x, context);
+    return gate_ ? normed * activated(gate_->forward(x, context.compute)) : normed;
   }
 
  private:
+  [[nodiscard]] at::Tensor activated(const at::Tensor& gate) const {
+    switch (config_.gate) {
+      case GateKind::silu:
+        return at::silu(gate);
+      case GateKind::sigmoid:
+        return at::sigmoid(gate);
+      default:
+        return gate;
+    }
+  }
+
   NormAttentionConfig config_;
+  at::Tensor decay_;              // undefined without
+  std::shared_ptr<Linear> gate_;  // null without
 };
 
 }  // namespace
@@ -68,6 +124,11 @@ void NormAttentionConfig::visit(FieldVisitor& visitor) {
                {"kernel", "Feature map of queries and keys: 1 + elu, elu, relu, silu, or e^x"},
                kernel, kFeatureMapNames);
   visit_choice(visitor, {"output_norm", "Norm of the merged heads"}, output_norm, kOutputNormNames);
+  visit_choice(visitor,
+               {"decay", "fixed: what a token adds fades by a factor of each head and layer"},
+               decay, kDecayNames);
+  visit_choice(visitor, {"gate", "Activation of a gate on the normed output, made of the input"},
+               gate, kGateNames);
 }
 
 std::shared_ptr<Attention> NormAttentionConfig::make(const AttentionSettings& settings) const {

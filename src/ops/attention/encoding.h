@@ -12,9 +12,9 @@ namespace transnormer::ops {
 
 // A feature map and then LRPE (see ops::lrpe), either of which may be left out.
 struct Encoding {
-  std::optional<FeatureMap> feature;
-  at::Tensor theta;    // undefined: no LRPE
-  at::Tensor reflect;  // as long as theta is defined
+  std::optional<FeatureMap> feature{};
+  at::Tensor theta{};    // undefined: no LRPE
+  at::Tensor reflect{};  // as long as theta is defined
   std::int64_t first_position = 0;
   std::int64_t period = 0;  // of the blocks, where they begin at its multiples; 0: none
   at::Tensor positions{};   // int64 [batch, time], in the place of first_position + t; or undefined

@@ -200,9 +200,12 @@ at::Tensor by_groups(const Groups& groups, const at::Tensor& q, const at::Tensor
 }
 
 at::Tensor by_rows(const Visibility& visibility, const std::vector<at::Tensor>& tensors,
-                   const OfRows& body) {
+                   const OfRows& body, const Encoding& encoding, const OfTokens& prepare) {
+  const auto prepared = [&](const std::vector<at::Tensor>& plain, const Encoding& places) {
+    return prepare ? prepare(plain, places) : plain;
+  };
   if (visibility.whole_rows()) {
-    return body(tensors, {});
+    return body(prepared(tensors, encoding), {});
   }
   const at::Tensor& like = tensors.front();
   const Groups groups(visibility, like.size(0), like.size(1), 0, like.device());
@@ -213,6 +216,7 @@ at::Tensor by_rows(const Visibility& visibility, const std::vector<at::Tensor>& 
   if (groups.all().empty()) {
     return groups.scatter({gathered.back()});
   }
+  gathered = prepared(gathered, groups.gather(encoding));
   std::vector<at::Tensor> results;
   for (const RowsOfTokens& rows : groups.all()) {
     std::vector<at::Tensor> parts;

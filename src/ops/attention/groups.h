@@ -71,10 +71,16 @@ using AttendRows = std::function<at::Tensor(const at::Tensor& q, const at::Tenso
 using OfRows =
     std::function<at::Tensor(const std::vector<at::Tensor>& tensors, const at::Tensor& lengths)>;
 
-// That of tensors [batch, time, heads, dim] (heads and dim may differ), encoded already, whose rows
-// are the segments of the batch's rows without their padding; zeros at padding.
+// What is done to each token before, by itself: of tensors [.., .., heads, dim], which are at
+// `encoding`'s positions. Not done to what stands at padding.
+using OfTokens = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& tensors,
+                                                       const Encoding& encoding)>;
+
+// That of tensors [batch, time, heads, dim] (heads and dim may differ), whose rows are the segments
+// of the batch's rows without their padding; zeros at padding.
 [[nodiscard]] at::Tensor by_rows(const Visibility& visibility,
-                                 const std::vector<at::Tensor>& tensors, const OfRows& body);
+                                 const std::vector<at::Tensor>& tensors, const OfRows& body,
+                                 const Encoding& encoding = {}, const OfTokens& prepare = {});
 
 // bool [rows, length], true where a row has a token; undefined where `lengths` is.
 [[nodiscard]] at::Tensor is_token(const at::Tensor& lengths, std::int64_t length);

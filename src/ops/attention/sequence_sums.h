@@ -12,8 +12,11 @@
 namespace transnormer::ops {
 
 // Sums over the ranks before this one, and over those behind it, in a fixed order. `own`: of this
-// rank's tokens, fp32, of the same sizes on all.
-[[nodiscard]] at::Tensor sums_of_ranks_before(const dist::Group& group, const at::Tensor& own);
-[[nodiscard]] at::Tensor sums_of_ranks_behind(const dist::Group& group, const at::Tensor& own);
+// rank's tokens, fp32, of the same sizes on all. fading: what a sum is multiplied with on its way
+// past one rank's tokens, [heads, 1, 1]; undefined: 1.
+[[nodiscard]] at::Tensor sums_of_ranks_before(const dist::Group& group, const at::Tensor& own,
+                                              const at::Tensor& fading = {});
+[[nodiscard]] at::Tensor sums_of_ranks_behind(const dist::Group& group, const at::Tensor& own,
+                                              const at::Tensor& fading = {});
 
 }  // namespace transnormer::ops

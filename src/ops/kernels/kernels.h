@@ -106,6 +106,17 @@ struct RowStrides {
   std::int64_t v = 0;
 };
 
+// Where queries and keys are logarithms of their features: the chunks of each head, and in whose
+// units the features of a chunk are taken, so that no exponential is beyond single precision.
+// Everything stands for (head, chunk) at place first[head] + chunk, one place behind the last chunk
+// included; the head counts over the batch. For CPU kernels only. See ops/attention/logarithms.h.
+struct Logarithms {
+  const std::int64_t* first = nullptr;   // [batch * heads]; null: features are given as they are
+  const std::int64_t* starts = nullptr;  // the first time of a chunk; behind the last: all times
+  // [.., key_dim]: that of a chunk; behind the last: the maxima of all keys.
+  const float* references = nullptr;
+};
+
 // Heads [first, last) of batch * heads, of tensors [batch, time, heads, dim]. Output and its
 // gradient are dense.
 struct LinearAttention {
@@ -120,6 +131,16 @@ struct LinearAttention {
   RowStrides gradient_strides{};
   Feature feature = Feature::none;  // what queries and keys go through first
   Lrpe lrpe{};                      // .. and then
+  // What a sum is multiplied with from one time to the next, [heads]; null: it is kept.
+  const float* decay = nullptr;
+  // The output is divided by max(q . sum of k, floor), of features without LRPE; without decay.
+  bool divides = false;
+  float floor = 0;
+  float* divisors = nullptr;  // [batch, time, heads]: those divisors. Backward reads them, forward
+                              // writes them unless null
+  float* key_sums = nullptr;  // [batch * heads, key_dim]: of k, as `state` is of k v^T, beside it
+  In output{};                // of the forward pass, for the backward pass; where it divides
+  Logarithms logarithms{};    // without LRPE and decay
 };
 
 // Of the tokens before and behind those of the tensors, [batch * heads, key_dim, value_dim] each;
@@ -159,7 +180,8 @@ inline constexpr std::int64_t kChunk = 64;
                                                               std::int64_t value_dim) {
   const std::int64_t k = padded(key_dim);
   const std::int64_t v = padded(value_dim);
-  return 4 * kChunk * (k + v) + 2 * kChunk * kChunk + (heads + 1) * k * v;
+  return (6 * kChunk + heads + 1) * k + 4 * kChunk * v + (2 * kChunk + 5) * kChunk +
+         (heads + 1) * k * v;
 }
 
 [[nodiscard]] constexpr std::int64_t block_attention_scratch(std::int64_t block, std::int64_t dim) {

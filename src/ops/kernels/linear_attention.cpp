@@ -9,7 +9,7 @@ namespace {
 // The buffers of one chunk of one head: its rows in fp32, two transposes and scores; and the
 // running sums of all heads.
 struct Buffers {
-  explicit Buffers(const LinearAttention& shape)
+  Buffers(const LinearAttention& shape, std::int64_t heads)
       : k_width(padded(shape.key_dim)), v_width(padded(shape.value_dim)) {
     float* next = shape.scratch;
     const auto take = [&next](std::int64_t count) {
@@ -27,7 +27,14 @@ struct Buffers {
     v_result = take(kChunk * v_width);
     scores = take(kChunk * kChunk);
     d_scores = take(kChunk * kChunk);
+    q_feature = take(kChunk * k_width);
+    k_feature = take(kChunk * k_width);
+    slopes = take(kChunk);
+    falling = take(2 * kChunk);
+    rising = take(2 * kChunk);
     sum_transposed = take(k_width * v_width);
+    units = take(k_width);
+    key_sums = take(heads * k_width);
     sums = next;
   }
 
@@ -41,9 +48,16 @@ struct Buffers {
   float* v_transposed;  // [value_dim, kChunk]
   float* gradient;
   float* v_result;
-  float* scores;          // tril(Q K^T)
-  float* d_scores;        // tril(dO V^T)
+  float* scores;     // tril(Q K^T)
+  float* d_scores;   // tril(dO V^T)
+  float* q_feature;  // before LRPE, where the output is divided and there is one
+  float* k_feature;
+  float* slopes;          // of the divisors: their gradients, one for each row
+  float* falling;         // decay^(kChunk - 1 - i), then zeros
+  float* rising;          // decay^i, i up to kChunk
   float* sum_transposed;  // [value_dim, k_width]
+  float* units;           // factors of the key features
+  float* key_sums;        // [heads, k_width]
   float* sums;            // [heads, k_width, v_width], or its last two the other way round
 };
 
@@ -68,15 +82,15 @@ template <typename T>
 class Chunks {
  public:
   Chunks(const LinearAttention& shape, const Group& group, const Operands<T>& x)
-      : b(shape), shape_(shape), group_(group), x_(x) {
+      : b(shape, group.count), shape_(shape), group_(group), x_(x) {
     clear_sums();
   }
 
   // Calls body() for each head of each chunk, from the front.
   template <typename Body>
   void forward(Body body) {
-    for (std::int64_t t = 0; t < shape_.time; t += kChunk) {
-      heads_at(t, body);
+    for (chunk_ = 0; chunk_ < chunks(); ++chunk_) {
+      heads_at(body);
     }
     clear_sums();
   }
@@ -84,26 +98,185 @@ class Chunks {
   // .. or from the back.
   template <typename Body>
   void backward(Body body) {
-    for (std::int64_t t = (shape_.time - 1) / kChunk * kChunk; t >= 0; t -= kChunk) {
-      heads_at(t, body);
+    for (chunk_ = chunks() - 1; chunk_ >= 0; --chunk_) {
+      heads_at(body);
     }
     clear_sums();
   }
 
   [[nodiscard]] bool first() const { return time_ == 0; }
   [[nodiscard]] bool last() const { return time_ + rows() == shape_.time; }
-  [[nodiscard]] std::int64_t rows() const {
-    return shape_.time - time_ < kChunk ? shape_.time - time_ : kChunk;
-  }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t head() const { return group_.batch * shape_.heads + number(); }
 
   // The sum that this head carries from chunk to chunk.
   [[nodiscard]] float* sum() const { return b.sums + head_ * b.k_width * b.v_width; }
+  // .. and that of the keys' features.
+  [[nodiscard]] float* key_sum() const { return b.key_sums + head_ * b.k_width; }
 
-  void pack_queries() const { pack(shape_.feature, shape_.lrpe, keys(), here(x_.q), 1, b.q); }
-  void pack_keys() const { pack(shape_.feature, shape_.lrpe, keys(), here(x_.k), 1, b.k); }
+  void pack_queries() const {
+    if (in_logarithms()) {
+      exponentials_of_queries(here(x_.q));
+    } else {
+      pack(shape_.feature, shape_.lrpe, keys(), here(x_.q), 1, b.q);
+    }
+  }
+  void pack_keys() const {
+    if (in_logarithms()) {
+      exponentials_of_keys(here(x_.k));
+    } else {
+      pack(shape_.feature, shape_.lrpe, keys(), here(x_.k), 1, b.k);
+    }
+  }
   void pack_values() const { pack(values(), here(x_.v), b.v); }
-  void pack_gradient() const { pack(values(), here(x_.gradient), b.gradient); }
+  void pack_gradient() const {
+    pack(values(), here(x_.gradient), b.gradient);
+    if (shape_.divides) {
+      divide_gradient();
+    }
+  }
+
+  // The features that divisors are made of: where there is no LRPE those that are packed already.
+  [[nodiscard]] const float* query_features() const {
+    return features(here(x_.q), b.q, b.q_feature);
+  }
+  [[nodiscard]] const float* key_features() const { return features(here(x_.k), b.k, b.k_feature); }
+
+  [[nodiscard]] bool in_logarithms() const { return shape_.logarithms.first != nullptr; }
+  [[nodiscard]] const float* reference() const { return reference_at(chunk_); }
+  // exp(reference of one chunk - that of another), of each key feature.
+  const float* change_of_units(const float* from, const float* to) const {
+    for (std::int64_t i = 0; i < shape_.key_dim; i += kLanes) {
+      const std::int64_t n = shape_.key_dim - i;
+      store(b.units + i, exp(load(from + i, n) - load(to + i, n)), n);
+    }
+    return b.units;
+  }
+  // From the units of the chunk before into those of this one; from the one behind, walking back.
+  [[nodiscard]] const float* from_chunk_before() const {
+    return change_of_units(reference_at(chunk_ - 1), reference());
+  }
+  [[nodiscard]] const float* from_chunk_behind() const {
+    return change_of_units(reference(), reference_at(chunk_ + 1));
+  }
+  // Of all keys.
+  [[nodiscard]] const float* reference_behind() const { return reference_at(chunk_ + 1); }
+  [[nodiscard]] const float* reference_at(std::int64_t chunk) const {
+    return shape_.logarithms.references +
+           (shape_.logarithms.first[head()] + chunk) * shape_.key_dim;
+  }
+
+  // Row i of x times factors[i].
+  void scale_rows(float* x, std::int64_t width, std::int64_t count, const float* factors) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      float* row = x + i * width;
+      for (std::int64_t j = 0; j < width; j += kLanes) {
+        store(row + j, load(row + j) * factors[i]);
+      }
+    }
+  }
+  // Column j of x times factors[j].
+  void scale_columns(float* x, std::int64_t width, std::int64_t count, const float* factors) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      float* row = x + i * width;
+      for (std::int64_t j = 0; j < shape_.key_dim; j += kLanes) {
+        const std::int64_t n = shape_.key_dim - j;
+        store(row + j, load(row + j, n) * load(factors + j, n), n);
+      }
+    }
+  }
+
+  // What decay does: to the scores, rows of what comes from the sum before, rows on their way into
+  // the next sum, and the sum itself.
+  [[nodiscard]] bool decays() const { return shape_.decay != nullptr; }
+  void fade_scores(float* scores) const {
+    for (std::int64_t i = 0; decays() && i < rows(); ++i) {
+      const float* factors = b.falling + (kChunk - 1 - i);
+      float* row = scores + i * kChunk;
+      for (std::int64_t j = 0; j <= i; j += kLanes) {
+        store(row + j, load(row + j) * load(factors + j));
+      }
+    }
+  }
+  void fade_from_before(float* x, std::int64_t width) const {
+    if (decays()) {
+      scale_rows(x, width, rows(), b.rising + 1);
+    }
+  }
+  void fade_to_end(float* x, std::int64_t width) const {
+    if (decays()) {
+      scale_rows(x, width, rows(), b.falling + (kChunk - rows()));
+    }
+  }
+  void fade_sum(std::int64_t lines, std::int64_t width) const {
+    if (decays()) {
+      const float factor = b.rising[rows()];
+      float* x = sum();
+      for (std::int64_t i = 0; i < lines * width; i += kLanes) {
+        store(x + i, load(x + i) * factor);
+      }
+    }
+  }
+
+  // Divides the result by max(q . sum of k, floor), row by row, and keeps the divisors. Without a
+  // result, the sum of the keys only.
+  void divide(float* result) const {
+    const float* q = result == nullptr ? nullptr : query_features();
+    const float* k = key_features();
+    float* z = key_sum();
+    for (std::int64_t i = 0; i < rows(); ++i, k += b.k_width) {
+      F along{};
+      for (std::int64_t j = 0; j < b.k_width; j += kLanes) {
+        const F sum_of_keys = load(z + j) + load(k + j);
+        store(z + j, sum_of_keys);
+        if (q != nullptr) {
+          along += sum_of_keys * load(q + i * b.k_width + j);
+        }
+      }
+      if (q == nullptr) {
+        continue;
+      }
+      const float plain = TRANSNORMER_ISA::sum(along);
+      const float divisor = plain > shape_.floor || plain != plain ? plain : shape_.floor;
+      if (shape_.divisors != nullptr) {
+        *divisor_at(i) = divisor;
+      }
+      float* row = result + i * b.v_width;
+      for (std::int64_t j = 0; j < b.v_width; j += kLanes) {
+        store(row + j, load(row + j) / divisor);
+      }
+    }
+  }
+
+  // What the divisors ask of the queries' features, d_i sum of k up to i, and (from the back) of
+  // the keys', the sum of d_i q from i on; d_i as divide_gradient() left it.
+  void add_queries_of_divisors(float* result) const {
+    const float* k = key_features();
+    float* z = key_sum();
+    for (std::int64_t i = 0; i < rows(); ++i) {
+      const float slope = b.slopes[i];
+      for (std::int64_t j = 0; j < b.k_width; j += kLanes) {
+        const std::int64_t at = i * b.k_width + j;
+        const F sum_of_keys = load(z + j) + load(k + at);
+        store(z + j, sum_of_keys);
+        store(result + at, load(result + at) + sum_of_keys * slope);
+      }
+    }
+  }
+  void add_keys_of_divisors(float* result) const {
+    const float* q = query_features();
+    float* z = key_sum();
+    for (std::int64_t i = rows() - 1; i >= 0; --i) {
+      const float slope = b.slopes[i];
+      for (std::int64_t j = 0; j < b.k_width; j += kLanes) {
+        const std::int64_t at = i * b.k_width + j;
+        const F sum_of_queries = load(z + j) + load(q + at) * slope;
+        store(z + j, sum_of_queries);
+        store(result + at, load(result + at) + sum_of_queries);
+      }
+    }
+  }
+
   void transpose_keys() const {
     transpose(b.k, b.k_width, rows(), shape_.key_dim, b.k_transposed, kChunk);
   }
@@ -114,9 +287,11 @@ class Chunks {
   // tril(Q K^T), tril(dO V^T): by the transposed right factors.
   void make_scores() const {
     lower_scores(b.q, b.k_width, shape_.key_dim, b.k_transposed, b.scores);
+    fade_scores(b.scores);
   }
   void make_d_scores() const {
     lower_scores(b.gradient, b.v_width, shape_.value_dim, b.v_transposed, b.d_scores);
+    fade_scores(b.d_scores);
   }
 
   // result = left * right, or result += left * right; `n` is the width of right and result.
@@ -127,12 +302,32 @@ class Chunks {
   }
 
   void put_values(const float* from, const Heads<T>& to) const { unpack(values(), from, here(to)); }
-  // The gradient of the rows before their encoding.
-  void put_keys(const float* from, const Heads<const T>& x, const Heads<T>& d_x,
-                double* d_theta) const {
+  // The gradient of the rows before their encoding. add_divisors(rows): adds what divisors ask of
+  // the features. exponentials: those that stand for the rows, where these are logarithms.
+  template <typename Add>
+  void put_keys(float* from, const float* exponentials, const Heads<const T>& x,
+                const Heads<T>& d_x, double* d_theta, Add add_divisors) const {
     double* share = d_theta == nullptr ? nullptr : d_theta + head() * (shape_.key_dim / 2);
-    encode_backward(shape_.feature, shape_.lrpe, keys(), here(x),
-                    Rows<const float>{from, b.k_width}, 1, here(d_x), share);
+    Rows<const float> gradient{from, b.k_width};
+    if (!shape_.divides && !in_logarithms()) {
+      return encode_backward(shape_.feature, shape_.lrpe, keys(), here(x), gradient, 1, here(d_x),
+                             share);
+    }
+    if (shape_.lrpe.rotation != nullptr) {  // back to the features, which the divisors are made of
+      float* const feature = b.q_feature;
+      pack(shape_.feature, Lrpe{}, keys(), here(x), 1, feature);
+      encode_backward(Feature::none, shape_.lrpe, keys(), Rows<const float>{feature, b.k_width},
+                      gradient, 1, Rows<float>{from, b.k_width}, share);
+    }
+    if (shape_.divides) {
+      add_divisors(from);
+    }
+    if (in_logarithms()) {
+      for (std::int64_t i = 0; i < rows() * b.k_width; i += kLanes) {
+        store(from + i, load(from + i) * load(exponentials + i));
+      }
+    }
+    encode_backward(shape_.feature, Lrpe{}, keys(), here(x), gradient, 1, here(d_x), nullptr);
   }
 
   const Buffers b;
@@ -147,11 +342,118 @@ class Chunks {
     return x.rows(group_.batch, number(), time_);
   }
 
+  // Those of the group's heads, which are one where features are logarithms.
+  [[nodiscard]] std::int64_t chunks() const {
+    if (in_logarithms()) {
+      const std::int64_t* first =
+          shape_.logarithms.first + group_.batch * shape_.heads + group_.first;
+      return first[1] - first[0] - 1;
+    }
+    return (shape_.time + kChunk - 1) / kChunk;
+  }
+
   template <typename Body>
-  void heads_at(std::int64_t time, Body body) {
-    time_ = time;
+  void heads_at(Body body) {
     for (head_ = 0; head_ < group_.count; ++head_) {
+      if (in_logarithms()) {
+        const std::int64_t* start =
+            shape_.logarithms.starts + shape_.logarithms.first[head()] + chunk_;
+        time_ = start[0];
+        rows_ = start[1] - start[0];
+      } else {
+        time_ = chunk_ * kChunk;
+        rows_ = shape_.time - time_ < kChunk ? shape_.time - time_ : kChunk;
+      }
+      if (decays()) {
+        make_powers();
+      }
       body();
+    }
+  }
+
+  void make_powers() const {
+    const double decay = shape_.decay[number()];
+    double power = 1;
+    for (std::int64_t i = 0; i < kChunk; ++i, power *= decay) {
+      b.rising[i] = static_cast<float>(power);
+      b.falling[kChunk - 1 - i] = b.rising[i];
+      b.falling[kChunk + i] = 0;
+    }
+    b.rising[kChunk] = static_cast<float>(power);
+  }
+
+  // e^(k - reference).
+  void exponentials_of_keys(const Rows<const T>& from) const {
+    const float* base = reference();
+    for (std::int64_t i = 0; i < rows(); ++i) {
+      float* to = b.k + i * b.k_width;
+      for (std::int64_t j = 0; j < shape_.key_dim; j += kLanes) {
+        const std::int64_t n = shape_.key_dim - j;
+        store(to + j, exp(load(from.row(i) + j, n) - load(base + j, n)), n);
+      }
+      clear_padding(to);
+    }
+  }
+  // e^(q + reference), of which a divided output may lose the largest factor.
+  void exponentials_of_queries(const Rows<const T>& from) const {
+    const float* base = reference();
+    for (std::int64_t i = 0; i < rows(); ++i) {
+      float* to = b.q + i * b.k_width;
+      float most = 0;
+      for (std::int64_t j = 0; j < shape_.key_dim; j += kLanes) {
+        const std::int64_t n = shape_.key_dim - j;
+        store(to + j, load(from.row(i) + j, n) + load(base + j, n), n);
+      }
+      if (shape_.divides) {
+        most = to[0];
+        for (std::int64_t j = 1; j < shape_.key_dim; ++j) {
+          most = to[j] > most ? to[j] : most;
+        }
+      }
+      for (std::int64_t j = 0; j < shape_.key_dim; j += kLanes) {
+        const std::int64_t n = shape_.key_dim - j;
+        store(to + j, exp(load(to + j, n) - most), n);
+      }
+      clear_padding(to);
+    }
+  }
+  void clear_padding(float* row) const {
+    for (std::int64_t j = shape_.key_dim; j < b.k_width; ++j) {
+      row[j] = 0;
+    }
+  }
+
+  [[nodiscard]] const float* features(const Rows<const T>& from, const float* packed,
+                                      float* own) const {
+    if (shape_.lrpe.rotation == nullptr) {
+      return packed;
+    }
+    pack(shape_.feature, Lrpe{}, keys(), from, 1, own);
+    return own;
+  }
+
+  [[nodiscard]] float* divisor_at(std::int64_t row) const {
+    return shape_.divisors + (group_.batch * shape_.time + time_ + row) * shape_.heads + number();
+  }
+
+  // The gradient of the output becomes that of the sum before its division; that of the divisor
+  // is its slope.
+  void divide_gradient() const {
+    const Rows<const T> output = Heads<const T>(as(shape_.output, static_cast<T*>(nullptr)), 0,
+                                                shape_.time, shape_.heads, shape_.value_dim)
+                                     .rows(group_.batch, number(), time_);
+    for (std::int64_t i = 0; i < rows(); ++i) {
+      const float divisor = *divisor_at(i);
+      float* gradient = b.gradient + i * b.v_width;
+      F along{};
+      for (std::int64_t j = 0; j < shape_.value_dim; j += kLanes) {
+        const std::int64_t n = shape_.value_dim - j;
+        along += load(output.row(i) + j, n) * load(gradient + j, n);
+      }
+      for (std::int64_t j = 0; j < b.v_width; j += kLanes) {
+        store(gradient + j, load(gradient + j) / divisor);
+      }
+      b.slopes[i] = divisor > shape_.floor ? -TRANSNORMER_ISA::sum(along) / divisor : 0.F;
     }
   }
 
@@ -165,12 +467,16 @@ class Chunks {
   void clear_sums() const {
     __builtin_memset(
         b.sums, 0, sizeof(float) * static_cast<std::size_t>(group_.count * b.k_width * b.v_width));
+    __builtin_memset(b.key_sums, 0,
+                     sizeof(float) * static_cast<std::size_t>(group_.count * b.k_width));
   }
 
   const LinearAttention& shape_;
   const Group& group_;
   const Operands<T>& x_;
+  std::int64_t chunk_ = 0;
   std::int64_t time_ = 0;
+  std::int64_t rows_ = 0;
   std::int64_t head_ = 0;
 };
 
@@ -180,6 +486,12 @@ void copy_state(const float* from, std::int64_t from_stride, float* to, std::int
     for (std::int64_t j = 0; j < shape.value_dim; ++j) {
       to[i * to_stride + j] = from[i * from_stride + j];
     }
+  }
+}
+
+void copy_row(const float* from, float* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = from[i];
   }
 }
 
@@ -202,6 +514,7 @@ void make_output(const LinearAttention& shape, const Chunks<T>& c, bool sum_is_z
   if (!sum_is_zero) {
     c.template multiply<Part::all>(Left{b.q, b.k_width}, shape.key_dim, c.sum(), b.v_width,
                                    b.v_result, false);
+    c.fade_from_before(b.v_result, b.v_width);
   }
   c.template multiply<Part::left_lower>(Left{b.scores, kChunk}, c.rows(), b.v, b.v_width,
                                         b.v_result, !sum_is_zero);
@@ -213,22 +526,46 @@ void forward_group(const LinearAttention& shape, const Group& group, const Opera
   Chunks<T> c(shape, group, x);
   const Buffers& b = c.b;
   const auto own_state = [&] { return state + c.head() * shape.key_dim * shape.value_dim; };
+  const auto own_key_sum = [&] { return shape.key_sums + c.head() * shape.key_dim; };
+  const auto take_units = [&](const float* factors) {
+    c.scale_rows(c.sum(), b.v_width, shape.key_dim, factors);
+    c.scale_columns(c.key_sum(), b.k_width, 1, factors);
+  };
   c.forward([&] {
     if (c.first() && state != nullptr) {
       copy_state(own_state(), shape.value_dim, c.sum(), b.v_width, shape);
+      if (shape.key_sums != nullptr) {
+        copy_row(own_key_sum(), c.key_sum(), shape.key_dim);
+      }
+    }
+    if (c.in_logarithms() && !c.first()) {
+      take_units(c.from_chunk_before());
     }
     c.pack_keys();
     c.pack_values();
     if (out.data != nullptr) {
       make_output(shape, c, c.first() && state == nullptr);
+      if (shape.divides) {
+        c.divide(b.v_result);
+      }
       c.put_values(b.v_result, out);
+    } else if (shape.divides) {
+      c.divide(nullptr);
     }
     if (!c.last() || state != nullptr) {
+      c.fade_to_end(b.v, b.v_width);
+      c.fade_sum(shape.key_dim, b.v_width);
       product<Part::all>(Transposed{b.k, b.k_width}, b.v, b.v_width, c.sum(), b.v_width,
                          shape.key_dim, b.v_width, c.rows(), true);
     }
     if (c.last() && state != nullptr) {
+      if (c.in_logarithms()) {
+        take_units(c.change_of_units(c.reference(), c.reference_behind()));
+      }
       copy_state(c.sum(), b.v_width, own_state(), shape.value_dim, shape);
+      if (shape.key_sums != nullptr) {
+        copy_row(c.key_sum(), own_key_sum(), shape.key_dim);
+      }
     }
   });
 }
@@ -244,6 +581,11 @@ void backward_queries(const LinearAttention& shape, Chunks<T>& c, const Operands
       copy_transposed(before + c.head() * shape.key_dim * shape.value_dim, c.sum(), b.k_width,
                       shape);
     }
+    if (c.in_logarithms() && !c.first()) {
+      const float* factors = c.from_chunk_before();
+      c.scale_columns(c.sum(), b.k_width, shape.value_dim, factors);
+      c.scale_columns(c.key_sum(), b.k_width, 1, factors);
+    }
     c.pack_keys();
     c.pack_values();
     c.pack_gradient();
@@ -252,11 +594,18 @@ void backward_queries(const LinearAttention& shape, Chunks<T>& c, const Operands
     if (!sum_is_zero) {
       c.template multiply<Part::all>(Left{b.gradient, b.v_width}, shape.value_dim, c.sum(),
                                      b.k_width, b.k_result, false);
+      c.fade_from_before(b.k_result, b.k_width);
     }
     c.template multiply<Part::left_lower>(Left{b.d_scores, kChunk}, c.rows(), b.k, b.k_width,
                                           b.k_result, !sum_is_zero);
-    c.put_keys(b.k_result, x.q, d_q, d_theta);
+    if (c.in_logarithms()) {
+      c.pack_queries();
+    }
+    c.put_keys(b.k_result, b.q, x.q, d_q, d_theta,
+               [&](float* rows) { c.add_queries_of_divisors(rows); });
     if (!c.last()) {
+      c.fade_to_end(b.v, b.v_width);
+      c.fade_sum(shape.value_dim, b.k_width);
       product<Part::all>(Transposed{b.v, b.v_width}, b.k, b.k_width, c.sum(), b.k_width,
                          shape.value_dim, b.k_width, c.rows(), true);
     }
@@ -275,6 +624,11 @@ void backward_keys_values(const LinearAttention& shape, Chunks<T>& c, const Oper
       copy_state(behind + c.head() * shape.key_dim * shape.value_dim, shape.value_dim, c.sum(),
                  b.v_width, shape);
     }
+    if (c.in_logarithms() && !c.last()) {
+      const float* factors = c.from_chunk_behind();
+      c.scale_rows(c.sum(), b.v_width, shape.key_dim, factors);
+      c.scale_columns(c.key_sum(), b.k_width, 1, factors);
+    }
     c.pack_queries();
     c.pack_keys();
     c.pack_values();
@@ -289,14 +643,19 @@ void backward_keys_values(const LinearAttention& shape, Chunks<T>& c, const Oper
                                      b.k_width, b.k_result, false);
       c.template multiply<Part::all>(Left{b.k, b.k_width}, shape.key_dim, c.sum(), b.v_width,
                                      b.v_result, false);
+      c.fade_to_end(b.k_result, b.k_width);
+      c.fade_to_end(b.v_result, b.v_width);
     }
     c.template multiply<Part::left_upper>(Transposed{b.d_scores, kChunk}, c.rows(), b.q, b.k_width,
                                           b.k_result, !sum_is_zero);
-    c.put_keys(b.k_result, x.k, d_k, d_theta);
+    c.put_keys(b.k_result, b.k, x.k, d_k, d_theta,
+               [&](float* rows) { c.add_keys_of_divisors(rows); });
     c.template multiply<Part::left_upper>(Transposed{b.scores, kChunk}, c.rows(), b.gradient,
                                           b.v_width, b.v_result, !sum_is_zero);
     c.put_values(b.v_result, d_v);
     if (!c.first()) {
+      c.fade_from_before(b.gradient, b.v_width);
+      c.fade_sum(shape.key_dim, b.v_width);
       product<Part::all>(Transposed{b.q, b.k_width}, b.gradient, b.v_width, c.sum(), b.v_width,
                          shape.key_dim, b.v_width, c.rows(), true);
     }
@@ -308,8 +667,9 @@ void for_groups(const LinearAttention& shape, Body body) {
   for (std::int64_t head = shape.first; head < shape.last;) {
     const std::int64_t first = head % shape.heads;
     const std::int64_t rest = shape.heads - first;
-    const Group group{head / shape.heads, first,
-                      shape.last - head < rest ? shape.last - head : rest};
+    const std::int64_t wanted = shape.last - head < rest ? shape.last - head : rest;
+    // Where features are logarithms, each head has chunks of its own.
+    const Group group{head / shape.heads, first, shape.logarithms.first != nullptr ? 1 : wanted};
     body(group);
     head += group.count;
   }

@@ -415,14 +415,14 @@ TEST(EncodedSteps, GoOnFromTheStateAndThePosition) {
   const std::vector<at::Tensor> given = joint_operands(c);
   Encoding e = encoding_of(c);
   const at::Tensor whole = linear_attention(given[0], given[1], given[2], {.encoding = e});
-  at::Tensor state = at::zeros({kBatch, kHeads, c.dim, c.dim});
+  LinearAttentionSums state(kBatch, kHeads, c.dim, c.dim, {}, at::kCPU);
   std::vector<at::Tensor> parts;
   for (const auto& [first, count] : {std::pair{0, 70}, std::pair{70, 1}, std::pair{71, 59}}) {
     const auto part = [&, begin = first, length = count](std::size_t i) {
       return given[i].narrow(1, begin, length);
     };
     e.first_position = kFirstPosition + first;
-    parts.push_back(linear_attention_step(part(0), part(1), part(2), state, e));
+    parts.push_back(linear_attention_step(part(0), part(1), part(2), state, {.encoding = e}));
   }
   EXPECT_LT(distance(at::cat(parts, 1), whole), 2e-6);
 }

@@ -99,7 +99,7 @@ TEST_P(LinearAttention, QuadraticAndStepByStepFormsAgree) {
   const Operands x(s);
   const at::Tensor whole = linear_attention(x.q, x.k, x.v);
   EXPECT_LT(distance(whole, quadratic(x.q, x.k, x.v)), 2e-6);
-  at::Tensor state = at::zeros({s.batch, s.heads, s.key_dim, s.value_dim});
+  LinearAttentionSums state(s.batch, s.heads, s.key_dim, s.value_dim, {}, at::kCPU);
   std::vector<at::Tensor> parts;
   for (std::int64_t t = 0; t < s.time;) {
     // A chunk that is no multiple of 64, then single steps.
@@ -109,7 +109,7 @@ TEST_P(LinearAttention, QuadraticAndStepByStepFormsAgree) {
     t += n;
   }
   EXPECT_LT(distance(whole, at::cat(parts, 1)), 2e-6);
-  EXPECT_LT(distance(state, at::einsum("bthk,bthv->bhkv", {x.k, x.v})), 2e-6);
+  EXPECT_LT(distance(state.values, at::einsum("bthk,bthv->bhkv", {x.k, x.v})), 2e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearAttention,
@@ -156,7 +156,7 @@ TEST(LinearAttentionTypes, HalfGivesItsSumsInSingle) {
 // 512 tokens of 64 dimensions with q = k = 2 and v = 1 sum up to 131,072; half ends at 65,504.
 TEST(LinearAttentionTypes, SumsBeyondHalfStayFinite) {
   const auto filled = [](double x) { return at::full({1, 512, 1, 64}, x, at::kHalf); };
-  at::Tensor state = at::zeros({1, 1, 64, 64});
+  LinearAttentionSums state(1, 1, 64, 64, {}, at::kCPU);
   const at::Tensor whole = linear_attention(filled(2), filled(2), filled(1));
   const at::Tensor stepped = linear_attention_step(filled(2), filled(2), filled(1), state);
   EXPECT_EQ(whole.slice(1, -1).min().item<double>(), 131072);
