@@ -93,7 +93,7 @@ def say(text):
 
 def run_all(study, jobs, seeds, program, out):
     """What is not done yet, one after another; the table follows each."""
-    parameters = runs.check(study, jobs, program)
+    facts = runs.check(study, jobs, program)
     runs.write_record(out / STATE, {"study": study.name, "scale": study.scale, "seeds": seeds})
     get_text(study)
     to_do = [job for job in jobs if runs.record_of(job) is None]
@@ -104,7 +104,7 @@ def run_all(study, jobs, seeds, program, out):
         left = (time.monotonic() - began) / done * (len(to_do) - done) if done else None
         say(f"[{len(jobs) - len(to_do) + done + 1}/{len(jobs)}] {job.words()}"
             + ("" if left is None else f"   (about {left / 60:.0f} min left)"))
-        runs.do(job, study, program, parameters)
+        runs.do(job, study, program, facts[job.row.name])
         write_table(results.gather(study, jobs, seeds), out)
 
 

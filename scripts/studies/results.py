@@ -96,17 +96,16 @@ def outcome_of(job, study):
     record = record_of(job)
     if record is None:
         return None
-    facts = {key: record[key] for key in ("date", "machine", "program")}
+    facts = {key: record[key] for key in ("date", "machine", "program", "parameters")}
     if job.mode:
-        facts |= {"parameters": record["parameters"], "seconds": record["seconds"], "tokens": None,
+        facts |= {"seconds": record["seconds"], "tokens": None,
                   "precision": record["row"].get("precision")}
         return Outcome(job, record["ended"], speed_figures(job, record), facts)
     lines = metrics_of(job)
     facts |= {"tokens": lines[-1]["tokens"], "updates": lines[-1]["step"],
-              "seconds": lines[-1]["elapsed_s"], "parameters": None}
+              "seconds": lines[-1]["elapsed_s"]}
     if record["ended"] == "diverged":
         return Outcome(job, DIVERGED, {}, facts)
-    facts["parameters"] = answer(job, "inspect")["parameters"]
     return Outcome(job, "finished", run_figures(job, study, lines), facts)
 
 

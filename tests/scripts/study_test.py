@@ -147,7 +147,7 @@ class AStudy(WithFolder):
         self.assert_refused("expected a whole number from 1, got \"0\"", file, "--seeds", 0)
 
     def test_goes_on_where_it_was_stopped_with_the_same_figures(self):
-        file = self.write(small_study(steps=400))
+        file = self.write(small_study(steps=150))
         self.assertEqual(self.stop_in(file, "diag-seed1", signal.SIGINT),
                          (130, "stopped, and saved; the same command goes on from there"))
         finished = runs.read_record(self.out / "norm-seed1/study.json")
@@ -195,7 +195,7 @@ class AStudy(WithFolder):
         study["rows"][0]["set"] = {"model.norm_eps": 1, "model.dropout": 0}
         file = self.write(study)
         self.assertEqual(self.study(file, "--seeds", 1)[0], 0)
-        for name in ("valid.json", "test.json", "inspect.json"):
+        for name in ("valid.json", "test.json"):
             (self.out / f"norm-seed1/{name}").unlink()
         record = self.out / "norm-seed1/study.json"
         record.write_text(json.dumps(json.loads(record.read_text()) | {"ended": "diverged"}))
