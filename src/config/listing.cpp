@@ -10,10 +10,15 @@
 namespace transnormer {
 namespace {
 
+// Which settings of a union of several.
+enum class Shown { present, all, none };
+
 class Lister : public FieldVisitor {
  public:
-  explicit Lister(bool all_alternatives) : all_alternatives_(all_alternatives) {}
+  explicit Lister(Shown shown) : shown_(shown) {}
   [[nodiscard]] std::vector<FieldRow> take() { return std::move(rows_); }
+  // The unions of several that were met, one of each family that adds what others have not.
+  [[nodiscard]] const std::vector<UnionValue>& unions() const { return unions_; }
 
   void flag(const Field& field, bool& value) override { add(field, value, "true or false"); }
   void integer(const Field& field, std::int64_t& value, const IntegerRange& range) override {
@@ -42,12 +47,20 @@ class Lister : public FieldVisitor {
   }
   void alternatives(const Field& tag, UnionValue& value) override {
     add(tag, value.name(), describe(value.alternatives().names()));
+    rows_.back().is_tag = true;
     const std::string outer = alternative_;
+    const bool of_several = value.alternatives().all().size() > 1;
+    if (of_several && std::none_of(unions_.begin(), unions_.end(), [&](const UnionValue& met) {
+          return met.alternatives().noun() == value.alternatives().noun();
+        })) {
+      unions_.push_back(value);
+    }
     for (const auto& alternative : value.alternatives().all()) {
-      if (!all_alternatives_ && alternative->name != value.name()) {
+      if ((shown_ == Shown::present && alternative->name != value.name()) ||
+          (shown_ == Shown::none && of_several)) {
         continue;
       }
-      if (value.alternatives().all().size() > 1) {
+      if (of_several) {
         alternative_ = alternative->name;
       }
       UnionValue shown = value;
@@ -64,14 +77,15 @@ class Lister : public FieldVisitor {
                      field.unit, field.help, alternative_, field.on_resume});
   }
 
-  bool all_alternatives_;
+  Shown shown_;
+  std::vector<UnionValue> unions_;
   std::vector<FieldRow> rows_;
   std::string prefix_;
   std::string alternative_;
 };
 
-std::vector<FieldRow> rows_of(Config config, bool all_alternatives) {
-  Lister lister(all_alternatives);
+std::vector<FieldRow> rows_of(Config config, Shown shown) {
+  Lister lister(shown);
   visit_fields(config, lister);
   return lister.take();
 }
@@ -150,15 +164,15 @@ std::optional<std::string> elsewhere(const std::string& key, const std::vector<F
 }  // namespace
 
 std::vector<FieldRow> list_fields(const Config& config) {
-  return rows_of(config, false);
+  return rows_of(config, Shown::present);
 }
 
 std::vector<FieldRow> list_all_fields() {
-  return rows_of(Config{}, true);
+  return rows_of(Config{}, Shown::all);
 }
 
 std::vector<std::string> setting_keys(UnionValue value) {
-  Lister lister(false);
+  Lister lister(Shown::present);
   value.visit(lister);
   std::vector<std::string> keys;
   for (FieldRow& row : lister.take()) {
@@ -167,10 +181,42 @@ std::vector<std::string> setting_keys(UnionValue value) {
   return keys;
 }
 
+namespace {
+
+// "default | values | meaning |" of a row of a table.
+std::string described(const FieldRow& row) {
+  const std::string unit = row.unit.empty() ? "" : " (" + row.unit + ")";
+  return "`" + row.value + "` | " + row.expected + unit + " | " + row.help + " |\n";
+}
+
+// The settings of every alternative of a union.
+std::string settings_reference(const UnionValue& value) {
+  const std::string& noun = value.alternatives().noun();
+  std::string text = "\n### Settings of each " + noun + "\n\nThey stand beside its name.\n\n| " +
+                     noun + " | key | default | values | meaning |\n|---|---|---|---|---|\n";
+  for (const auto& alternative : value.alternatives().all()) {
+    text += "| `" + alternative->name + "` | | | | " + alternative->help + " |\n";
+    UnionValue shown = value;
+    shown.select(alternative->name);
+    Lister lister(Shown::none);
+    shown.visit(lister);
+    for (const FieldRow& row : lister.take()) {
+      text += "| | `" + row.key + "` | " + described(row);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string config_reference() {
   std::string text;
   std::string section = "-";
-  for (const FieldRow& row : list_all_fields()) {
+  Config config;
+  Lister lister(Shown::none);
+  visit_fields(config, lister);
+  const std::vector<UnionValue> unions = lister.unions();
+  for (const FieldRow& row : lister.take()) {
     const std::size_t dot = row.key.find('.');
     const std::string here = dot == std::string::npos ? "" : row.key.substr(0, dot);
     if (here != section) {
@@ -178,11 +224,10 @@ std::string config_reference() {
       text += "\n### " + (here.empty() ? "Top level" : "`" + here + "`") + "\n\n";
       text += "| key | default | values | meaning |\n|---|---|---|---|\n";
     }
-    const std::string key = row.key.substr(here.empty() ? 0 : here.size() + 1);
-    const std::string only = row.alternative.empty() ? "" : " (\"" + row.alternative + "\" only)";
-    const std::string unit = row.unit.empty() ? "" : " (" + row.unit + ")";
-    text += "| `" + key + "`" + only + " | `" + row.value + "` | " + row.expected + unit + " | " +
-            row.help + " |\n";
+    text += "| `" + row.key.substr(here.empty() ? 0 : here.size() + 1) + "` | " + described(row);
+  }
+  for (const UnionValue& value : unions) {
+    text += settings_reference(value);
   }
   return text.substr(1);
 }
@@ -246,7 +291,7 @@ std::string describe_unknown_key(const std::string& section, const std::string& 
   if (one_of_several) {
     what += " for the " + chosen->alternatives().noun() + " \"" + chosen->name() + "\"";
     std::erase_if(rows, [&](const FieldRow& row) {
-      return !row.alternative.empty() && row.alternative != chosen->name();
+      return !row.alternative.empty() && row.alternative != chosen->name() && !row.is_tag;
     });
   }
   const std::vector<std::string> known = children(section, rows);

@@ -19,6 +19,7 @@ struct FieldRow {
   std::string help;
   std::string alternative;  // whose setting this is in a union of several, else empty
   OnResume on_resume;
+  bool is_tag = false;  // the name of a union's alternative
 };
 
 // Every key of `config` with its value, in declared order.

@@ -33,6 +33,11 @@ Alternatives& attentions() {
   return family;
 }
 
+Alternatives& attention_parts() {
+  static Alternatives family("attention");
+  return family;
+}
+
 Alternatives& optimizers() {
   static Alternatives family("optimizer");
   return family;

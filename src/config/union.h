@@ -73,6 +73,8 @@ class Alternatives {
 
 // The families. What they hold is added by the files of model/attention/ and optim/.
 [[nodiscard]] Alternatives& attentions();
+// Those of them that may be a part of another one.
+[[nodiscard]] Alternatives& attention_parts();
 [[nodiscard]] Alternatives& optimizers();
 
 // Adds S; true, so that it can initialise a variable before main().

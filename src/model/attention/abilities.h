@@ -3,11 +3,13 @@
 
 namespace transnormer {
 
-// A constant of its settings, kAbilities.
+// A constant of its settings, kAbilities, which may be narrowed by a function of them, abilities().
 struct Abilities {
   bool causal = true;              // a token sees nothing behind it
   bool bidirectional = true;       // a token sees all of its sequence
   bool decodes = true;             // goes on from a state, token by token
+  bool lrpe = true;                // has model.lrpe's positions; else it takes no part in them
+  bool part = true;                // may be a part of another attention
   bool separate_queries = true;    // queries may come from elsewhere than keys and values
   bool sequence_parallel = false;  // works where each rank has a part of the sequence
 };

@@ -14,6 +14,10 @@ at::Tensor Attention::forward_from(const at::Tensor&, const at::Tensor&, const F
   throw std::logic_error("this attention takes queries from nowhere else");
 }
 
+at::Tensor Attention::weights_from(const at::Tensor&, const at::Tensor&, const ForwardContext&) {
+  throw std::logic_error("this attention takes queries from nowhere else");
+}
+
 HeadShape usual_heads(const AttentionSettings& settings) {
   return {
       .heads = settings.heads, .key_dim = settings.head_dim(), .value_dim = settings.head_dim()};
@@ -80,8 +84,13 @@ at::Tensor ProjectedAttention::finish(const at::Tensor& merged, const at::Tensor
 }
 
 at::Tensor ProjectedAttention::weights(const at::Tensor& x, const ForwardContext& context) {
+  return weights_from(x, x, context);
+}
+
+at::Tensor ProjectedAttention::weights_from(const at::Tensor& queries, const at::Tensor& x,
+                                            const ForwardContext& context) {
   const at::NoGradGuard no_gradients;
-  Projected in = project(x, x, context);
+  Projected in = project(queries, x, context);
   const std::int64_t batch = x.size(0);
   const std::int64_t time = x.size(1);
   at::Tensor all = at::empty({batch, shape_.heads, time, time}, x.options().dtype(at::kFloat));

@@ -56,6 +56,10 @@ class Attention : public torch::nn::Module {
   // time^2 / head_dim columns at a time, O(n^2) in all, for analysis; no gradients.
   [[nodiscard]] virtual at::Tensor weights(const at::Tensor& x, const ForwardContext& context) = 0;
 
+  // .. with queries made of `queries`, as forward_from.
+  [[nodiscard]] virtual at::Tensor weights_from(const at::Tensor& queries, const at::Tensor& x,
+                                                const ForwardContext& context);
+
   // Of decoding, for one sequence, with products of this type; zeros where it cannot decode.
   [[nodiscard]] virtual StateBytes state_bytes(at::ScalarType compute) const = 0;
 
@@ -114,6 +118,8 @@ class ProjectedAttention : public Attention {
                                         AttentionState* state) override;
   // By values that are unit vectors: what attend() gives is linear in them, unless overridden.
   [[nodiscard]] at::Tensor weights(const at::Tensor& x, const ForwardContext& context) override;
+  [[nodiscard]] at::Tensor weights_from(const at::Tensor& queries, const at::Tensor& x,
+                                        const ForwardContext& context) override;
   // q, k, v, the heads' output and its norm.
   [[nodiscard]] double kept_numbers_per_token() const override;
   // "q_proj", "k_proj", "v_proj", "out_proj".

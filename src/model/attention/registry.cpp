@@ -44,7 +44,7 @@ std::vector<Used> used_attentions(const ModelConfig& config) {
   return used;
 }
 
-AttentionSettings attention_settings(const BlockSettings& settings) {
+AttentionSettings attention_settings(const UnionValue& config, const BlockSettings& settings) {
   const ModelConfig& model = settings.model;
   return {.layer = settings.layer,
           .layers = model.layers,
@@ -52,7 +52,7 @@ AttentionSettings attention_settings(const BlockSettings& settings) {
           .dim = model.dim,
           .inner = 0,
           .heads = model.heads,
-          .lrpe = model.lrpe,
+          .lrpe = model.lrpe && abilities(config).lrpe,
           .norm_eps = model.norm_eps,
           .dropout = model.attention_dropout,
           .causal = model.causal,
@@ -70,27 +70,26 @@ const std::map<std::string, AttentionKind>& attention_kinds() {
   return kinds();
 }
 
-const Abilities& abilities(const AttentionConfig& config) {
-  return kinds().at(config.name()).abilities;
+Abilities abilities(const UnionValue& config) {
+  return kinds().at(config.name()).abilities_of(config);
 }
 
-std::vector<std::string> faults_of(const AttentionConfig& config,
-                                   const AttentionSettings& settings) {
+std::vector<std::string> faults_of(const UnionValue& config, const AttentionSettings& settings) {
   const AttentionKind& kind = kinds().at(config.name());
   return kind.faults ? kind.faults(config, settings) : std::vector<std::string>{};
 }
 
-std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
+std::shared_ptr<Attention> make_attention(const UnionValue& config,
                                           const AttentionSettings& settings) {
   return kinds().at(config.name()).make(config, settings);
 }
 
-std::shared_ptr<Block> make_block(const AttentionConfig& config, const BlockSettings& settings) {
+std::shared_ptr<Block> make_block(const UnionValue& config, const BlockSettings& settings) {
   const AttentionKind& kind = kinds().at(config.name());
   if (kind.make_block) {
     return kind.make_block(config, settings);
   }
-  return std::make_shared<AttentionThenFfn>(kind.make(config, attention_settings(settings)),
+  return std::make_shared<AttentionThenFfn>(kind.make(config, attention_settings(config, settings)),
                                             settings);
 }
 
@@ -113,7 +112,7 @@ std::vector<std::string> unfit_attentions(const ModelConfig& config, const Model
                        ", or choose one of " + those_with(wanted));
     }
     const AttentionSettings settings =
-        attention_settings({.model = config, .max_positions = size.max_positions});
+        attention_settings(*used.config, {.model = config, .max_positions = size.max_positions});
     for (const std::string& fault : faults_of(*used.config, settings)) {
       faults.push_back(std::string(used.key) + "." + fault);
     }
@@ -140,7 +139,7 @@ std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,
   for (const Used& used : used_attentions(config)) {
     const AttentionKind& kind = kinds().at(used.config->name());
     const std::int64_t multiple = kind.part_multiple(*used.config);
-    if (!kind.abilities.sequence_parallel) {
+    if (!abilities(*used.config).sequence_parallel) {
       faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
                        "\" cannot be shared by ranks; set " + key + " to 1, or choose one of " +
                        those_with(&Abilities::sequence_parallel));

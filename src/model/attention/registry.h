@@ -32,15 +32,16 @@ namespace transnormer {
 struct AttentionKind {
   const char* formula = "";
   const char* cost = "";
-  Abilities abilities;
+  Abilities abilities;  // of its best settings
+  std::function<Abilities(const UnionValue&)> abilities_of;
   // Empty where the attention is a block of its own.
-  std::function<std::shared_ptr<Attention>(const AttentionConfig&, const AttentionSettings&)> make;
+  std::function<std::shared_ptr<Attention>(const UnionValue&, const AttentionSettings&)> make;
   // Empty where AttentionThenFfn is its block.
-  std::function<std::shared_ptr<Block>(const AttentionConfig&, const BlockSettings&)> make_block;
+  std::function<std::shared_ptr<Block>(const UnionValue&, const BlockSettings&)> make_block;
   // Of what the tokens of a rank's part of a sequence must be a multiple.
-  std::function<std::int64_t(const AttentionConfig&)> part_multiple;
+  std::function<std::int64_t(const UnionValue&)> part_multiple;
   // Empty where any settings serve.
-  std::function<std::vector<std::string>(const AttentionConfig&, const AttentionSettings&)> faults;
+  std::function<std::vector<std::string>(const UnionValue&, const AttentionSettings&)> faults;
 };
 
 void add_kind(const std::string& name, AttentionKind kind);
@@ -51,48 +52,54 @@ bool add_attention() {
   AttentionKind kind{.formula = S::kFormula,
                      .cost = S::kCost,
                      .abilities = S::kAbilities,
+                     .abilities_of = [](const UnionValue&) { return S::kAbilities; },
                      .make = {},
                      .make_block = {},
-                     .part_multiple = [](const AttentionConfig&) { return std::int64_t{1}; },
+                     .part_multiple = [](const UnionValue&) { return std::int64_t{1}; },
                      .faults = {}};
+  if constexpr (requires(const S& s) { s.abilities(); }) {
+    kind.abilities_of = [](const UnionValue& config) { return config.get<S>().abilities(); };
+  }
   if constexpr (requires(const S& s) { s.part_multiple(); }) {
-    kind.part_multiple = [](const AttentionConfig& config) {
-      return config.get<S>().part_multiple();
-    };
+    kind.part_multiple = [](const UnionValue& config) { return config.get<S>().part_multiple(); };
   }
   if constexpr (requires(const S& s, const AttentionSettings& settings) { s.faults(settings); }) {
-    kind.faults = [](const AttentionConfig& config, const AttentionSettings& settings) {
+    kind.faults = [](const UnionValue& config, const AttentionSettings& settings) {
       return config.get<S>().faults(settings);
     };
   }
   if constexpr (requires(const S& s, const AttentionSettings& settings) { s.make(settings); }) {
-    kind.make = [](const AttentionConfig& config, const AttentionSettings& settings) {
+    kind.make = [](const UnionValue& config, const AttentionSettings& settings) {
       return config.get<S>().make(settings);
     };
   } else {
-    kind.make_block = [](const AttentionConfig& config, const BlockSettings& settings) {
+    kind.make_block = [](const UnionValue& config, const BlockSettings& settings) {
       return config.get<S>().make(settings);
     };
   }
   add_kind(S::kName, std::move(kind));
+  if constexpr (S::kAbilities.part &&
+                requires(const S& s, const AttentionSettings& settings) { s.make(settings); }) {
+    add_alternative<S>(attention_parts());
+  }
   return add_alternative<S>(attentions());
 }
 
 // All of them, by name.
 [[nodiscard]] const std::map<std::string, AttentionKind>& attention_kinds();
 
-[[nodiscard]] const Abilities& abilities(const AttentionConfig& config);
+[[nodiscard]] Abilities abilities(const UnionValue& config);
 
 // What is wrong with its settings in this place.
-[[nodiscard]] std::vector<std::string> faults_of(const AttentionConfig& config,
+[[nodiscard]] std::vector<std::string> faults_of(const UnionValue& config,
                                                  const AttentionSettings& settings);
 
 // For attentions that are no block of their own.
-[[nodiscard]] std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
+[[nodiscard]] std::shared_ptr<Attention> make_attention(const UnionValue& config,
                                                         const AttentionSettings& settings);
 
 // The block of a layer with this attention.
-[[nodiscard]] std::shared_ptr<Block> make_block(const AttentionConfig& config,
+[[nodiscard]] std::shared_ptr<Block> make_block(const UnionValue& config,
                                                 const BlockSettings& settings);
 
 // That of the layer `index`: its attention is model.early or model.late.

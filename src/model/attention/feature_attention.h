@@ -1,0 +1,43 @@
+// Linear attention of features that are made of queries and keys by tensor operations.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/attention/attention.h"
+#include "ops/attention/linear_attention.h"
+
+namespace transnormer {
+
+class FeatureAttention : public ProjectedAttention {
+ public:
+  [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t batch) const override;
+  [[nodiscard]] StateBytes state_bytes(at::ScalarType compute) const override;
+  // The state's update and its reading; how the chunks are cut is not counted.
+  [[nodiscard]] double flops_per_token(std::int64_t length) const override;
+  // .. and the features.
+  [[nodiscard]] double kept_numbers_per_token() const override;
+
+ protected:
+  // feature_dim: of a head's features; options: floor, logarithms.
+  FeatureAttention(const AttentionSettings& settings, double gain, std::int64_t feature_dim,
+                   const ops::LinearAttentionOptions& options);
+
+  struct Features {
+    at::Tensor q;  // [rows, time, heads, feature_dim], fp32
+    at::Tensor k;
+  };
+  // q, k: [rows, time, heads, head_dim] with LRPE, fp32; `first`: the first token's number among
+  // those of its row, from 0.
+  [[nodiscard]] virtual Features features(const at::Tensor& q, const at::Tensor& k,
+                                          std::int64_t first, const ForwardContext& context) = 0;
+
+  [[nodiscard]] at::Tensor attend(const Projected& in, const ForwardContext& context,
+                                  AttentionState* state) override;
+
+ private:
+  std::int64_t feature_dim_;
+  ops::LinearAttentionOptions options_;
+};
+
+}  // namespace transnormer
