@@ -291,7 +291,8 @@ std::string describe_unknown_key(const std::string& section, const std::string& 
   if (one_of_several) {
     what += " for the " + chosen->alternatives().noun() + " \"" + chosen->name() + "\"";
     std::erase_if(rows, [&](const FieldRow& row) {
-      return !row.alternative.empty() && row.alternative != chosen->name() && !row.is_tag;
+      return !row.alternative.empty() && row.alternative != chosen->name() &&
+             !(row.is_tag && row.key == join(section, last_part(row.key)));
     });
   }
   const std::vector<std::string> known = children(section, rows);

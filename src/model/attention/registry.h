@@ -97,10 +97,18 @@ bool add_attention() {
 // For attentions that are no block of their own.
 [[nodiscard]] std::shared_ptr<Attention> make_attention(const UnionValue& config,
                                                         const AttentionSettings& settings);
+[[nodiscard]] inline std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
+                                                               const AttentionSettings& settings) {
+  return make_attention(static_cast<const UnionValue&>(config), settings);
+}
 
 // The block of a layer with this attention.
 [[nodiscard]] std::shared_ptr<Block> make_block(const UnionValue& config,
                                                 const BlockSettings& settings);
+[[nodiscard]] inline std::shared_ptr<Block> make_block(const AttentionConfig& config,
+                                                       const BlockSettings& settings) {
+  return make_block(static_cast<const UnionValue&>(config), settings);
+}
 
 // That of the layer `index`: its attention is model.early or model.late.
 [[nodiscard]] std::shared_ptr<Block> make_layer(const ModelConfig& config, const ModelSize& size,
