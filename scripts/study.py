@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -92,7 +93,7 @@ def say(text):
 
 def run_all(study, jobs, seeds, program, out):
     """What is not done yet, one after another; the table follows each."""
-    parameters = runs.check(study, jobs, program)
+    facts = runs.check(study, jobs, program)
     runs.write_record(out / STATE, {"study": study.name, "scale": study.scale, "seeds": seeds})
     get_text(study)
     to_do = [job for job in jobs if runs.record_of(job) is None]
@@ -103,19 +104,30 @@ def run_all(study, jobs, seeds, program, out):
         left = (time.monotonic() - began) / done * (len(to_do) - done) if done else None
         say(f"[{len(jobs) - len(to_do) + done + 1}/{len(jobs)}] {job.words()}"
             + ("" if left is None else f"   (about {left / 60:.0f} min left)"))
-        runs.do(job, study, program, parameters)
+        runs.do(job, study, program, facts[job.row.name])
         write_table(results.gather(study, jobs, seeds), out)
 
 
 def write_table(found, out, drawn=()):
-    runs.write_whole(out / "table.md", report.to_markdown(found, config_name(found.study), drawn))
+    runs.write_whole(out / "table.md", report.to_markdown(found, command_of(found, out),
+                                                          from_root(found.study.config), drawn))
 
 
-def config_name(study):
+def command_of(found, out):
+    """By which the study is run again or gone on with."""
+    study = found.study
+    name = study.name if study.file.parent == STUDIES else str(study.file)
+    words = ["scripts/study.sh", name, "--scale", study.scale, "--seeds", str(found.seeds)]
+    if out.resolve() != ROOT / "runs/studies" / study.name:
+        words += ["--out", str(out)]
+    return shlex.join(words)
+
+
+def from_root(path):
     """As it is named from the project's folder."""
     with contextlib.suppress(ValueError):
-        return str(study.config.relative_to(ROOT))
-    return str(study.config)
+        return str(path.relative_to(ROOT))
+    return str(path)
 
 
 def finish(study, jobs, seeds, out):
@@ -124,7 +136,8 @@ def finish(study, jobs, seeds, out):
         raise StudyError(f"{out}: no run of {study.name} is finished yet")
     drawn = pictures.draw_all(found, out)
     write_table(found, out, drawn)
-    runs.write_record(out / "results.json", report.to_json(found, config_name(study)))
+    runs.write_record(out / "results.json", report.to_json(found, command_of(found, out),
+                                                           from_root(study.config)))
     print((out / "table.md").read_text(encoding="utf-8"), end="")
     for file in (out / "table.md", out / "results.json", *drawn):
         say(str(file))

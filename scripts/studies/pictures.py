@@ -1,10 +1,14 @@
 """The PNGs of a study, in the manner of scripts/plot.py."""
 
+import statistics
+
 import numpy as np
 
 from plot import STYLE, add_perplexity_axis, colours, number, plt, save_picture, shortened, smoothed
 from plot_bench import draw as draw_bench
+from plot_bench import read_rows
 from studies.results import answer, metrics_of
+from studies.runs import write_record
 
 
 def draw_all(results, out):
@@ -130,21 +134,26 @@ def dilution_curve(job):
 
 
 def draw_speed(results, done, mode, out):
-    """Of the rounds the best, the shade from their median, as plot_bench.py draws repeats."""
-    points = []
+    """As plot_bench.py draws it, from an answer of bench that is kept beside the picture."""
+    rows = []
     for row in results.study.rows:
         for length in results.study.bench.lengths:
             rounds = [each for each in done if each.job.row is row and each.job.mode == mode
                       and each.job.length == length]
             if rounds:
-                points.append(bench_point(row, mode, length, rounds, results.study.bench))
-    draw_bench(points, out)
+                rows.append(bench_row(row, mode, length, rounds, results.study.bench.batch_size))
+    file = out.with_suffix(".json")
+    write_record(file, {"rows": rows})
+    draw_bench(read_rows(file), out)
     return out
 
 
-def bench_point(row, mode, length, rounds, bench):
+def bench_row(row, mode, length, rounds, batch_size):
+    """The best round and the median one, in the terms of bench."""
     key = f"{mode} {length}"
-    speeds = sorted(each.figures[key] * length * bench.batch_size for each in rounds)
-    return {"name": row.label, "mode": mode, "precision": rounds[0].facts["precision"], "file": "",
-            "length": length, "best": speeds[-1], "median": speeds[len(speeds) // 2],
-            "memory": min(each.figures[f"{key} memory"] for each in rounds) * 2**20}
+    speeds = sorted(each.figures[key] * length * batch_size for each in rounds)
+    memory = min(each.figures[f"{key} memory"] for each in rounds)
+    return {"attention": row.label, "length": length, "batch_size": batch_size, "mode": mode,
+            "precision": rounds[0].facts["precision"], "tokens_per_s": speeds[-1],
+            "tokens_per_s_median": statistics.median(speeds),
+            "peak_memory_bytes": round(memory * 2**20)}

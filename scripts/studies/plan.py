@@ -49,6 +49,7 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
+    file: pathlib.Path
     name: str
     title: str
     question: str
@@ -120,7 +121,7 @@ def load_study(file, scale):
     chosen = at_scale[scale]
     rows = read_rows(reader, top["rows"], scale)
     return Study(
-        name=file.stem, title=top["title"], question=top["question"], measure=top["measure"],
+        file=file.resolve(), name=file.stem, title=top["title"], question=top["question"], measure=top["measure"],
         scale=scale, scale_what=chosen["what"], text=chosen.get("text", ""),
         config=(file.parent / chosen["config"]).resolve(),
         settings=reader.settings("set", top.get("set", {})) | chosen.get("set", {}), rows=rows,

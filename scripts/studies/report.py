@@ -85,28 +85,25 @@ def figures(results):
 
 def legend(results):
     study = results.study
-    spread = ("mean ± standard deviation over "
-              + ("rounds of measuring" if study.measure == "speed" else "seeds")
-              if results.seeds > 1 else "one seed, so no spread is known")
-    lines = [f"Figures here: {spread}. {better_words(results.columns)}"]
+    over = "rounds of measuring" if study.measure == "speed" else "seeds"
+    spread = (f"mean ± standard deviation over {results.seeds} {over}" if results.seeds > 1
+              else "one seed, so no spread is known")
+    lines = [f"Here: {spread}. {better_words(results.columns)}"]
     if study.published:
         lines.append(f"Published: {study.published['source']}, {study.published['what']}.")
         if any(row.unconfirmed for row in study.rows):
             lines.append("\"?\" marks a figure taken from a second source and not confirmed.")
     lines.append("Figures of different scale, text or task are not to be compared in size, only in "
                  "order.")
-    return [*lines, *study.notes, ""]
+    return [*(f"- {line}" for line in [*lines, *study.notes]), ""]
 
 
 def better_words(columns):
-    if len({column.better for column in columns}) == 1:
+    """"Lower is better.", or for each quantity what is."""
+    sides = {column.quantity or column.label: column.better for column in columns}
+    if len(set(sides.values())) == 1:
         return f"{columns[0].better.capitalize()} is better."
-    groups = groups_of(columns)
-    names = ({group: found[0].better for group, found in groups.items()} if len(groups) > 1
-             else {column.label: column.better for column in columns})
-    words = [", ".join(name for name, better in names.items() if better == side)
-             + f": {side} is better" for side in ("lower", "higher") if side in names.values()]
-    return "; ".join(words) + "."
+    return "; ".join(f"{name}: {better} is better" for name, better in sides.items()) + "."
 
 
 def summary(results):
@@ -120,10 +117,9 @@ def summary(results):
 def order_section(results):
     if not results.orders:
         return []
-    counts = summary(results)
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    words = ", ".join(f"{verdict}: {count}" for verdict, count in summary(results).items())
     lines = ["## Does the paper's order hold here?", "",
-             f"Of {len(results.orders)} orders of two rows that the paper gives: {words}."]
+             f"Pairs of rows that the paper orders: {len(results.orders)}. {words}."]
     if results.seeds > 1:
         lines.append("Within the spread: the two intervals of mean ± standard deviation touch.")
     else:
@@ -145,11 +141,6 @@ def order_words(order, several):
             order.verdict]
 
 
-def command_of(results):
-    study = results.study
-    return f"scripts/study.sh {study.name} --scale {study.scale} --seeds {results.seeds}"
-
-
 def row_command(study, row, config):
     words = ["build/transnormer", "bench" if study.bench else "train", config,
              *as_options(study.settings_of(row))]
@@ -162,10 +153,10 @@ def row_command(study, row, config):
     return shlex.join(words)
 
 
-def how_it_was_run(results, config):
+def how_it_was_run(results, command, config):
     study = results.study
     text = f" on {TEXTS[study.text]}" if study.text else ""
-    lines = ["## How it was run", "", f"- Command: `{command_of(results)}`",
+    lines = ["## How it was run", "", f"- Command: `{command}`",
              f"- Scale \"{study.scale}\"{text}: {study.scale_what}"]
     tokens, updates = results.facts("tokens"), results.facts("updates")
     if tokens:
@@ -186,7 +177,7 @@ def how_it_was_run(results, config):
     return lines
 
 
-def to_markdown(results, config, pictures):
+def to_markdown(results, command, config, pictures):
     study = results.study
     lines = [f"# {study.title}", "", study.question, ""]
     if results.unfinished:
@@ -194,15 +185,15 @@ def to_markdown(results, config, pictures):
                   "command below goes on.", ""]
     lines += figures(results) + legend(results)
     lines += [line for picture in pictures for line in (f"![{picture.stem}]({picture.name})", "")]
-    lines += order_section(results) + how_it_was_run(results, config)
+    lines += order_section(results) + how_it_was_run(results, command, config)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def to_json(results, config):
+def to_json(results, command, config):
     study = results.study
     return {
         "study": study.name, "title": study.title, "scale": study.scale, "seeds": results.seeds,
-        "command": command_of(results), "config": config, "unfinished": results.unfinished,
+        "command": command, "config": config, "unfinished": results.unfinished,
         "published": study.published,
         "columns": [{"key": column.key, "label": column.label, "better": column.better,
                      "group": column.group} for column in results.columns],

@@ -19,8 +19,8 @@ class Column:
     label: str
     better: str        # "lower" or "higher"
     digits: int = 2
-    group: str = ""    # columns of a group make one table
-    unit: str = ""
+    group: str = ""     # columns of a group make one table
+    quantity: str = ""  # what is measured, where `label` says something else
 
     def cost(self, value):
         """The lower the better; a published "out of memory" is worse than any figure."""
@@ -77,15 +77,18 @@ def columns_of(study):
     if study.measure == "dilution":
         return [Column("area", "area under the curve", "higher", 3),
                 Column("valid", "valid perplexity", "lower")]
-    words = {"train": "training", "infer": "inference", "decode": "decoding"}
-    columns = []
-    for what, better, unit, digits in (("steps/s", "higher", "", 2), ("memory", "lower", "MiB", 0)):
-        for mode in study.bench.modes:
-            group = f"{words[mode]}, {'steps a second' if what == 'steps/s' else 'peak memory in MiB'}"
-            for length in study.bench.lengths:
-                key = f"{mode} {length}" + (" memory" if what == "memory" else "")
-                columns.append(Column(key, f"{length:,} tokens", better, digits, group, unit))
-    return columns
+    return [speed_column(mode, length, quantity) for quantity in SPEED_QUANTITIES
+            for mode in study.bench.modes for length in study.bench.lengths]
+
+
+SPEED_QUANTITIES = {"steps a second": ("", "higher", 2), "peak memory in MiB": (" memory", "lower", 0)}
+MODES = {"train": "training", "infer": "inference", "decode": "decoding"}
+
+
+def speed_column(mode, length, quantity):
+    suffix, better, digits = SPEED_QUANTITIES[quantity]
+    return Column(f"{mode} {length}{suffix}", f"{length:,} tokens", better, digits,
+                  f"{MODES[mode]}, {quantity}", quantity)
 
 
 def outcome_of(job, study):
@@ -93,17 +96,16 @@ def outcome_of(job, study):
     record = record_of(job)
     if record is None:
         return None
-    facts = {key: record[key] for key in ("date", "machine", "program")}
+    facts = {key: record[key] for key in ("date", "machine", "program", "parameters")}
     if job.mode:
-        facts |= {"parameters": record["parameters"], "seconds": record["seconds"], "tokens": None,
+        facts |= {"seconds": record["seconds"], "tokens": None,
                   "precision": record["row"].get("precision")}
         return Outcome(job, record["ended"], speed_figures(job, record), facts)
     lines = metrics_of(job)
     facts |= {"tokens": lines[-1]["tokens"], "updates": lines[-1]["step"],
-              "seconds": lines[-1]["elapsed_s"], "parameters": None}
+              "seconds": lines[-1]["elapsed_s"]}
     if record["ended"] == "diverged":
         return Outcome(job, DIVERGED, {}, facts)
-    facts["parameters"] = answer(job, "inspect")["parameters"]
     return Outcome(job, "finished", run_figures(job, study, lines), facts)
 
 

@@ -3,7 +3,7 @@
 A run of a study is a directory of `transnormer train` beside which the answers about it are kept:
 
     OUT/ROW-seedN/                          config.json, metrics.jsonl, checkpoints/ as always
-                  inspect.json  valid.json  test.json  dilution.json    answers of the program
+                  valid.json  test.json  dilution.json    answers of the program
                   study.json                written last: how it ended, when, where, how long it took
 
 A study of speed has one file for each answer of bench: OUT/bench/ROW-MODE-LENGTH-roundN.json.
@@ -122,16 +122,19 @@ def difference(before, now, place=""):
 
 def check(study, jobs, program):
     """Every row can be run and no job has been done otherwise: asked of the program before any starts.
-    Gives the number of each row's parameters."""
-    parameters = {}
+    Gives what each row's records say of it and of the machine."""
+    here = {"machine": describe_machine(),
+            "program": f"transnormer {program.text('--version').strip()}"}
+    facts = {}
     for row in study.rows:
         mine = [job for job in jobs if job.row is row]
         options = [study.config, *as_options(mine[0].settings)]
         try:
             resolved = json.loads(program.text("config", "show", "--json", *options))
-            parameters[row.name] = program.answer("inspect", *options, "--json")["parameters"]
+            parameters = program.answer("inspect", *options, "--json")["parameters"]
         except ProgramFault as fault:
             raise StudyError(f"{study.name}, row {row.name}: {fault}")
+        facts[row.name] = {"parameters": parameters} | here
         for job in mine:
             require_same_job(job, study, resolved)
     if study.measure == "dilution":
@@ -139,7 +142,7 @@ def check(study, jobs, program):
             program.text("analyze", "--help")
         except ProgramFault:
             raise StudyError(f"{study.name}: this build has no command analyze")
-    return parameters
+    return facts
 
 
 def require_same_job(job, study, resolved):
@@ -170,12 +173,11 @@ def newest_checkpoint(folder):
     return checkpoints[-1]
 
 
-def do(job, study, program, parameters):
+def do(job, study, program, facts):
     """Does a job and writes what came of it. A training that was stopped goes on."""
-    if job.mode:
-        measure_speed(job, study, program, parameters)
-    else:
-        train_and_ask(job, study, program)
+    work = measure_speed if job.mode else train_and_ask
+    record = work(job, study, program) | facts | {"date": datetime.date.today().isoformat()}
+    write_record(job.folder if job.mode else job.folder / RECORD, record)
 
 
 def train_and_ask(job, study, program):
@@ -188,15 +190,13 @@ def train_and_ask(job, study, program):
                            "goes on")
     if status == 0:
         ask(job, study, program)
-    write_record(job.folder / RECORD,
-                 {"ended": "finished" if status == 0 else "diverged"} | here_and_now(program))
+    return {"ended": "finished" if status == 0 else "diverged"}
 
 
 def ask(job, study, program):
     """The answers about a trained run, beside it. The last checkpoint: the same budget for all."""
     checkpoint = newest_checkpoint(job.folder)
-    questions = {"inspect": ["inspect", checkpoint, "--json"],
-                 "valid": ["eval", checkpoint, "--split", "valid", "--json"],
+    questions = {"valid": ["eval", checkpoint, "--split", "valid", "--json"],
                  "test": ["eval", checkpoint, "--split", "test", "--json"]}
     if study.measure == "dilution":
         questions["dilution"] = ["analyze", checkpoint, "--what", "dilution", "--split", "test",
@@ -205,7 +205,7 @@ def ask(job, study, program):
         write_record(job.folder / f"{name}.json", program.answer(*words))
 
 
-def measure_speed(job, study, program, parameters):
+def measure_speed(job, study, program):
     """In a process of its own, so that its peak of memory is its own."""
     began = time.monotonic()
     bench = study.bench
@@ -219,14 +219,8 @@ def measure_speed(job, study, program, parameters):
             raise
         ended, row = OUT_OF_MEMORY, {"reason": str(fault)}
     job.folder.parent.mkdir(parents=True, exist_ok=True)
-    write_record(job.folder, {"ended": ended, "seconds": round(time.monotonic() - began, 1),
-                              "parameters": parameters[job.row.name], "settings": job.settings,
-                              "bench": as_record(bench), "row": row} | here_and_now(program))
-
-
-def here_and_now(program):
-    return {"date": datetime.date.today().isoformat(), "machine": describe_machine(),
-            "program": program.text("--version").strip()}
+    return {"ended": ended, "seconds": round(time.monotonic() - began, 1),
+            "settings": job.settings, "bench": as_record(bench), "row": row}
 
 
 def describe_machine():

@@ -16,10 +16,15 @@ Config shipped(const std::string& name) {
   return load_config(kConfigs / (name + ".json")).config;
 }
 
+// Those of scripts/study.sh, which name configs and what is compared.
+bool is_study(const fs::path& file) {
+  return file.parent_path() == kConfigs / "studies";
+}
+
 TEST(ShippedConfigs, AllLoadWithoutFaultOrWarning) {
   int count = 0;
   for (const auto& entry : fs::recursive_directory_iterator(kConfigs)) {
-    if (entry.path().extension() == ".json") {
+    if (entry.path().extension() == ".json" && !is_study(entry.path())) {
       EXPECT_TRUE(load_config(entry.path()).warnings.empty()) << entry.path();
       ++count;
     }

@@ -187,8 +187,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                       "train.deterministic",    "train.activation_checkpointing"};
   EXPECT_EQ(keys[OnResume::silent], silent);
   EXPECT_EQ(keys[OnResume::warn], warn);
-  // Of 83 keys, three have one choice only, so they cannot change.
-  EXPECT_EQ(keys[OnResume::refuse].size(), 83 - 3 - silent.size() - warn.size());
+  // Of 87 keys, three have one choice only, so they cannot change.
+  EXPECT_EQ(keys[OnResume::refuse].size(), 87 - 3 - silent.size() - warn.size());
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("data.train"));
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("train.global_batch_size"));
 }

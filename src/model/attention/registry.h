@@ -111,6 +111,9 @@ bool add_attention() {
 [[nodiscard]] std::vector<std::string> unfit_attentions(const ModelConfig& config,
                                                         const ModelSize& size);
 
+// One line for each setting of the model that an attention of it does not heed.
+[[nodiscard]] std::vector<std::string> idle_settings(const ModelConfig& config);
+
 // One line for each reason why so many ranks cannot share each sequence; none for one rank.
 [[nodiscard]] std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,
                                                                    std::int64_t tokens_per_sample,
