@@ -255,14 +255,15 @@ class BesideTheProgram(unittest.TestCase):
                 sets = [word for setting in [*self.SMALL, "variant=custom", f"early={settings}",
                                              f"late={settings}", f"causal={causal}"]
                         for word in ("--set", "model." + setting)]
-                config, inspected = (
-                    subprocess.run([PROGRAM, *words, "--json", *sets], capture_output=True, text=True)
-                    for words in (["config", "show", ROOT / "configs/tiny.json"],
-                                  ["inspect", ROOT / "configs/tiny.json"]))
-                if config.returncode or inspected.returncode:
+                config = subprocess.run([PROGRAM, "config", "show", ROOT / "configs/tiny.json",
+                                         "--json", *sets], capture_output=True, text=True)
+                if config.returncode:
+                    self.assertEqual(config.returncode, 2, config.stderr)
                     continue
                 found.add(name)
-                config, inspected = json.loads(config.stdout), json.loads(inspected.stdout)
+                config = json.loads(config.stdout)
+                inspected = json.loads(subprocess.check_output(
+                    [PROGRAM, "inspect", ROOT / "configs/tiny.json", "--json", *sets]))
                 with self.subTest(attention=name, causal=causal), torch.device("meta"):
                     model = pytorch_model.TransNormer(config["model"], inspected["vocab_size"],
                                                       config["data"]["tokens_per_sample"])
