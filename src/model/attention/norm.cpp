@@ -57,6 +57,13 @@ class NormAttention : public ProjectedAttention {
     return ops::linear_attention_step(q, k, v, static_cast<LinearState&>(*state).sum, encoded);
   }
 
+  [[nodiscard]] Projected scored(const Projected& in,
+                                 const ForwardContext& context) const override {
+    ops::Encoding encoded = encoding(context);
+    encoded.feature = config_.kernel;
+    return {.q = ops::encode(in.q, encoded), .k = ops::encode(in.k, encoded), .v = in.v, .x = in.x};
+  }
+
  private:
   NormAttentionConfig config_;
 };

@@ -24,6 +24,7 @@ struct NormAttentionConfig {
   NormKind output_norm = NormKind::srms;
 
   void visit(FieldVisitor& visitor);
+  [[nodiscard]] Weighting weighting() const { return Weighting::unnormalised; }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const NormAttentionConfig&) const = default;
 };
