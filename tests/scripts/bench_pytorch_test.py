@@ -212,7 +212,9 @@ class BesideTheProgram(unittest.TestCase):
         diag_rms = '{"attention":"diag","score":"relu","output_norm":"rms"}'
         for settings in (["variant=t1"], ["variant=t2"], ["variant=transformer"],
                          ["variant=custom", "early_layers=2", f"early={diag_rms}", "norm=rms",
-                          "ffn=mlp", "ffn_dim=40", "position=learned", "norm_placement=post", "tie_embeddings=false"]):
+                          "ffn=mlp", "ffn_dim=40", "position=learned", "norm_placement=post",
+                          "tie_embeddings=false"],
+                         ["variant=t2", "output_bias=true", "embed_norm=layer"]):
             with self.subTest(settings=settings):
                 sets = [word for setting in [*settings, *self.SMALL]
                         for word in ("--set", "model." + setting)]
@@ -263,7 +265,8 @@ class BesideTheProgram(unittest.TestCase):
                 found.add(name)
                 config = json.loads(config.stdout)
                 inspected = json.loads(subprocess.check_output(
-                    [PROGRAM, "inspect", ROOT / "configs/tiny.json", "--json", *sets]))
+                    [PROGRAM, "inspect", ROOT / "configs/tiny.json", "--json", *sets],
+                    stderr=subprocess.DEVNULL))
                 with self.subTest(attention=name, causal=causal), torch.device("meta"):
                     model = pytorch_model.TransNormer(config["model"], inspected["vocab_size"],
                                                       config["data"]["tokens_per_sample"])

@@ -116,6 +116,28 @@ class TheBaselines(unittest.TestCase):
 
         self.each_model(check)
 
+    def test_hash_into_buckets_that_rounding_does_not_change(self):
+        hashed, margins, fullest = pytorch_attentions.ReformerAttention.hashed, [], []
+
+        def watched(module, q):
+            rotations = module.features.unflatten(1, (module.hashes, -1))
+            turned = torch.einsum("bthd,hrkd->bhrtk", q, rotations)
+            first, second = torch.cat((turned, -turned), -1).topk(2, -1).values.unbind(-1)
+            margins.append((first - second).min().item())
+            bucket = hashed(module, q)
+            fullest.append(F.one_hot(bucket, module.buckets).sum(-2).max().item())
+            return bucket
+
+        def check(model, held, config):
+            if config["model"]["late"]["attention"] == "reformer":
+                model(held["odd/tokens"])
+                model(held["whole/tokens"])
+
+        with mock.patch.object(pytorch_attentions.ReformerAttention, "hashed", watched):
+            self.each_model(check)
+        self.assertGreater(min(margins), 1e-4)
+        self.assertGreater(max(fullest), 12 + 1)  # more than the chunk takes
+
     def test_are_near_in_half_precision(self):
         def check(model, held, config):
             if config["model"]["late"]["attention"] == "reformer":
