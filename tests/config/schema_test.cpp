@@ -124,7 +124,7 @@ TEST_F(ConfigSchema, TellsAttentionsApartByTheirName) {
   for (const Json& alternative : alternatives) {
     names.push_back(alternative["properties"]["attention"]["const"]);
   }
-  EXPECT_THAT(names, testing::ElementsAre("diag", "flash", "flash_quad", "norm", "softmax"));
+  EXPECT_THAT(names, testing::ElementsAre("diag", "flash", "flash_quad", "norm", "reformer", "softmax", "transformer_ls"));
 }
 
 }  // namespace
