@@ -153,6 +153,9 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     ops::throw_if_unwanted(here.should_stop);
     tell_watcher(x, here, i);
+    if (here.observer != nullptr) {
+      here.observer->on_layer(static_cast<std::int64_t>(i), x, here);
+    }
     if (with_gradients && context.activation_checkpointing) {
       x = blocks_[i]->forward_recomputed(x, here);
     } else {
