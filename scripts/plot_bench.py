@@ -4,8 +4,10 @@ usage: plot_bench.py FILE.. [--out FILE]
 
 FILE is an answer of `transnormer bench --json` or `--csv`, or of `bench_pytorch.py --json`. Each
 attention, or side of a comparison, is a line over the lengths of all files; what tells lines apart
-(precision, mode, file) is named where it differs. The shade reaches from the median to the best
-repeat. A side that failed at a length has no point there.
+(precision, mode, batch size, file) is named where it differs. PyTorch's side of `bench_pytorch.py
+--attentions` is dashed, in the attention's colour; what runs both ways rather than causal has a star
+behind its name. The shade reaches from the median to the best repeat, where lines are few. A side
+that failed at a length has no point there.
 """
 
 import argparse
@@ -17,7 +19,14 @@ import pathlib
 import sys
 
 from plot import STYLE, colours, number, plt, save_picture, shortened
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+
+
+# As many markers as share no factor with the ten colours: no two of 130 lines look alike.
+MARKERS = "osD^vPX<>*hpd"
+COLOURS = 10
+FEW = 6  # lines whose legend fits below, and whose shades do not hide each other
 
 
 def fail(text):
@@ -37,20 +46,24 @@ def read_rows(file):
             rows = json.loads(text)["rows"]
         else:
             rows = list(csv.DictReader(io.StringIO(text)))
-        return [point(row, file) for row in rows]
+        return [point for row in rows for point in points_of(row, file)]
     except (ValueError, KeyError, TypeError):
         fail(f"{file}: not an answer of bench (--json or --csv) or bench_pytorch.py (--json)")
 
 
-def point(row, file):
-    """One row in the terms of the picture."""
+def points_of(row, file):
+    """One row in the terms of the picture; PyTorch's side of it, if it has one, is another point."""
     name = row["side"] if "side" in row else row["attention"]
     if row.get("linear_attention"):
         name += f", {row['linear_attention']}"
-    return {"name": name, "mode": row["mode"], "precision": row["precision"], "file": str(file),
-            "length": int(row["length"]), "best": figure(row["tokens_per_s"]),
-            "median": figure(row["tokens_per_s_median"]),
-            "memory": figure(row["peak_memory_bytes"])}
+    if row.get("causal") in (False, "false"):
+        name += " *"
+    common = {"name": name, "mode": row["mode"], "precision": row["precision"],
+              "batch": f"batch {row['batch_size']}", "file": str(file), "length": int(row["length"])}
+    prefixes = ["", "pytorch_"] if "pytorch_tokens_per_s" in row else [""]
+    return [{**common, "pytorch": prefix != "", "best": figure(row[prefix + "tokens_per_s"]),
+             "median": figure(row[prefix + "tokens_per_s_median"]),
+             "memory": figure(row[prefix + "peak_memory_bytes"])} for prefix in prefixes]
 
 
 def figure(value):
@@ -63,7 +76,8 @@ def figure(value):
 def lines_of(points):
     """{label: points by length}. A line is told from another by as few words as do."""
     keys = ["name"]
-    keys += [key for key in ("precision", "mode") if len({point[key] for point in points}) > 1]
+    keys += [key for key in ("precision", "mode", "batch")
+             if len({point[key] for point in points}) > 1]
     places = {tuple(point[key] for key in [*keys, "length"]) for point in points}
     if len(places) < len(points):
         keys.append("file")
@@ -75,17 +89,20 @@ def lines_of(points):
     return {label: lines[label] for label in dict.fromkeys(order)}
 
 
-def draw_speed(axes, line, colour, label):
-    lengths = [point["length"] for point in line]
-    best = [point["best"] for point in line]
-    axes.plot(lengths, best, "o-", color=colour, ms=4, lw=1.6, label=label)
-    axes.fill_between(lengths, [point["median"] for point in line], best, color=colour, alpha=0.15,
-                      lw=0)
+def looks(count):
+    """Colour and marker of each of so many lines."""
+    return [{"color": colour, "marker": MARKERS[i % len(MARKERS)] if count > FEW else "o"}
+            for i, colour in enumerate((colours(COLOURS) * (count // COLOURS + 1))[:count])]
 
 
-def draw_memory(axes, line, colour, label):
-    axes.plot([point["length"] for point in line], [point["memory"] for point in line], "o-",
-              color=colour, ms=4, lw=1.6, label=label)
+def draw_line(axes, line, key, look, **more):
+    axes.plot([point["length"] for point in line], [point[key] for point in line],
+              ms=5 if look["marker"] != "o" else 4, lw=1.6, **look, **more)
+
+
+def draw_shade(axes, line, look):
+    axes.fill_between(*([point[key] for point in line] for key in ("length", "median", "best")),
+                      color=look["color"], alpha=0.15, lw=0)
 
 
 def memory_words(count, _=None):
@@ -113,19 +130,33 @@ def finish(axes, title, words, base, lengths):
 
 def draw(points, out):
     plt.rcParams.update(STYLE)
-    figure, (speed, memory) = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
-    lines = lines_of(points)
-    for (label, line), colour in zip(lines.items(), colours(len(lines))):
-        draw_speed(speed, line, colour, label)
-        draw_memory(memory, line, colour, label)
+    lines = lines_of([point for point in points if not point["pytorch"]])
+    beside = lines_of([point for point in points if point["pytorch"]])
+    many = len(lines) > FEW
+    figure, (speed, memory) = plt.subplots(1, 2, figsize=(15, 6.5) if many else (13, 5),
+                                           layout="constrained")
+    for (label, line), look in zip(lines.items(), looks(len(lines))):
+        dashes = {"ls": "--", "alpha": 0.6, "mfc": "none"}
+        for axes, key in ((speed, "best"), (memory, "memory")):
+            draw_line(axes, line, key, look, label=label)
+            if label in beside:
+                draw_line(axes, beside[label], key, look, **dashes)
+        if not many:
+            draw_shade(speed, line, look)
     lengths = sorted({point["length"] for point in points})
     finish(speed, "Tokens a second", shortened, 10, lengths)
     finish(memory, "Peak memory", memory_words, 2, lengths)
-    common = [next(iter(values)) for key in ("mode", "precision")
+    common = [next(iter(values)) for key in ("mode", "precision", "batch")
               if len(values := {point[key] for point in points}) == 1]
     figure.suptitle("   ·   ".join(["bench", *common]), fontsize=13, fontweight="bold")
     handles, labels = speed.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4))
+    if beside:
+        handles.append(Line2D([], [], color="0.4", ls="--"))
+        labels.append("PyTorch eager")
+    if many:
+        figure.legend(handles, labels, loc="outside right upper")
+    else:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4))
     save_picture(figure, out)
 
 

@@ -242,11 +242,15 @@ class RandomFeatureAttention(LinearFamily):
         self.register_buffer("features", self.draw())
         self.register_buffer("fresh", self.draw(), persistent=False)
 
+    def normal(self, *shape):
+        return torch.randn(self.heads, *shape, device=self.out_proj.weight.device)
+
     def draw(self):
-        return torch.randn(self.heads, self.settings["features"], self.head_dim)
+        return self.normal(self.settings["features"], self.head_dim)
 
     def redraw(self):
-        self.fresh.copy_(self.draw())
+        if self.settings["redraw"]:
+            self.fresh.copy_(self.draw())
 
     def encoded(self, q, k):
         if self.lrpe is None:
@@ -255,7 +259,7 @@ class RandomFeatureAttention(LinearFamily):
 
     def directed(self, x):
         """[batch, time, heads, rows]."""
-        fresh = self.training and self.settings.get("redraw", True)
+        fresh = self.training and self.settings["redraw"]
         return torch.einsum("bthd,hfd->bthf", x, (self.fresh if fresh else self.features).to(x.dtype))
 
 
@@ -266,9 +270,11 @@ class PerformerAttention(RandomFeatureAttention):
         """Rows orthogonal in blocks of head_dim, as long as those of normal numbers."""
         count = self.settings["features"]
         blocks = -(-count // self.head_dim)
-        normal = torch.randn(self.heads, blocks, self.head_dim, self.head_dim)
-        rows = torch.linalg.qr(normal)[0].mT.flatten(1, 2)[:, :count]
-        return rows * torch.randn(self.heads, count, self.head_dim).norm(dim=-1, keepdim=True)
+        q, r = torch.linalg.qr(self.normal(blocks, self.head_dim, self.head_dim))
+        # Signs are the factorisation's choice: these make all directions alike.
+        q = q * r.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]
+        rows = q.mT.flatten(1, 2)[:, :count]
+        return rows * self.normal(count, self.head_dim).norm(dim=-1, keepdim=True)
 
     def exponent(self, x):
         y = x * self.head_dim**-0.25
@@ -380,7 +386,8 @@ class ReformerAttention(Attention):
         return q, q, v
 
     def draw(self):
-        return torch.randn(self.heads, self.hashes * self.buckets // 2, self.head_dim)
+        return torch.randn(self.heads, self.hashes * self.buckets // 2, self.head_dim,
+                           device=self.out_proj.weight.device)
 
     def redraw(self):
         self.fresh.copy_(self.draw())

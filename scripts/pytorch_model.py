@@ -108,10 +108,11 @@ class TransNormer(nn.Module):
         self.layers = nn.ModuleList(Layer(model, index, length, linear_attention, compute)
                                     for index in range(model["layers"]))
         self.final_norm = None if post else make_norm(model["norm"], dim, eps)
-        self.output = None
-        if not model["tie_embeddings"]:
-            self.output = nn.Embedding(vocab_size, dim)
-            nn.init.normal_(self.output.weight, std=dim**-0.5)
+        self.output, self.tied = nn.Module(), model["tie_embeddings"]
+        if not self.tied:
+            self.output.weight = nn.Parameter(torch.randn(vocab_size, dim) * dim**-0.5)
+        bias = nn.Parameter(torch.zeros(vocab_size)) if model.get("output_bias") else None
+        self.output.register_parameter("bias", bias)
 
     def forward(self, tokens):
         """tokens: [batch, time] -> logits [batch, time, vocab_size]."""
@@ -143,6 +144,7 @@ class TransNormer(nn.Module):
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 module.to(self.compute)
+        self.output.to(self.compute)
         return self
 
     def embedded(self, tokens, positions):
@@ -158,7 +160,8 @@ class TransNormer(nn.Module):
     def logits(self, x):
         if self.final_norm is not None:
             x = self.final_norm(x)
-        return F.linear(x.to(self.compute), (self.output or self.embed).weight)
+        table = self.embed if self.tied else self.output
+        return F.linear(x.to(self.compute), table.weight, self.output.bias)
 
     def loss(self, tokens, targets, reduction="mean"):
         """In fp32, which is what autocast makes of it."""

@@ -1,7 +1,8 @@
 """One PyTorch side of scripts/bench_pytorch.py, in a process of its own.
 
 Reads a request, a JSON object in one line, on stdin. Of task "choose" it answers with the seconds
-that each form of linear attention takes; of task "time" with the model's tensors, and then, for each
+that each form of linear attention takes; of task "describe" with what the attentions of some models
+are; of task "time" with the model's tensors, and then, for each
 line that follows on stdin, with the speeds of some repeats and the peak of memory. Answers are JSON
 objects, a line each; {"error": reason} is the last one.
 """
@@ -17,6 +18,7 @@ import time
 
 import torch
 
+import pytorch_attentions
 import pytorch_model
 import pytorch_parts
 
@@ -110,6 +112,7 @@ class Side:
                 self.loss(self.inputs, self.targets, reduction="none")
             return
         self.optimizer.zero_grad(set_to_none=True)
+        self.model.redraw()
         with self.autocast():
             loss = self.loss(self.inputs, self.targets)
         self.scaler.scale(loss).backward()
@@ -188,6 +191,13 @@ def attention_seconds(request):
     return best
 
 
+def description(model):
+    """Whether a model can be causal, and whether it has linear attention, which has two forms."""
+    halves = [model["early"], model["late"]]
+    return {"causal": all(map(pytorch_attentions.can_be_causal, halves)),
+            "linear": any(map(pytorch_attentions.is_linear, halves))}
+
+
 def work():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what PyTorch and the compilers that it calls may print is no answer
@@ -196,11 +206,14 @@ def work():
         print(json.dumps(what), file=answers, flush=True)
 
     request = json.loads(sys.stdin.readline())
-    if request["device"] == "cpu":
+    if request.get("device") == "cpu":
         limit_memory()
     try:
         if request["task"] == "choose":
             answer(**attention_seconds(request))
+            return
+        if request["task"] == "describe":
+            answer(models=[description(model) for model in request["models"]])
             return
         side = Side(request)
         answer(tensors=side.tensors())

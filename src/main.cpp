@@ -23,7 +23,8 @@ int run_command_line(int argc, char** argv) {
   app.set_version_flag("--version", transnormer::program_version());
   cli::Run run;
   for (const auto add : {cli::add_train, cli::add_eval, cli::add_generate, cli::add_prepare,
-                         cli::add_tokenizer, cli::add_config, cli::add_inspect, cli::add_bench}) {
+                         cli::add_tokenizer, cli::add_config, cli::add_inspect, cli::add_bench,
+                         cli::add_analyze}) {
     add(app, run);
   }
   try {

@@ -130,7 +130,7 @@ class InferWorkload final : public ModelWorkload {
   void step() override {
     const at::NoGradGuard no_grad;
     const at::Tensor hidden = model_->forward(inputs_, context_).flatten(0, 1);
-    losses_ = ops::token_losses(hidden, model_->output_weight(), targets_, loss_options());
+    losses_ = ops::token_losses(hidden, model_->output_layer(), targets_, loss_options());
   }
   [[nodiscard]] std::int64_t tokens_per_step() const override { return batch_ * length_; }
   [[nodiscard]] double flops_per_step_token() const override { return flops().forward(); }

@@ -19,5 +19,6 @@ void add_tokenizer(CLI::App& app, Run& run);
 void add_config(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
+void add_analyze(CLI::App& app, Run& run);
 
 }  // namespace transnormer::cli

@@ -14,6 +14,7 @@
 #include "config/load.h"
 #include "config/names.h"
 #include "data/cache_file.h"
+#include "model/attention/registry.h"
 #include "model/flops.h"
 #include "model/footprint.h"
 #include "model/model_size.h"
@@ -34,16 +35,60 @@ struct InspectRequest {
   bool json = false;
 };
 
+// Neighbouring layers with one attention.
+struct AttentionReport {
+  std::string name;
+  std::string cost;  // in the length n
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t parameters = 0;  // of its own, in each layer
+  BlockFlops flops;             // of each layer, a token
+  StateBytes state;             // of each layer and sequence, for decoding
+  bool decodes = true;
+};
+
 // What there is to say about a model, made from its config without its weights.
 struct ModelReport {
   std::vector<NamedTensor> tensors;  // on at::kMeta
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;
   std::int64_t vocab_size = 0;
+  std::vector<AttentionReport> attentions;
   FlopsPerToken flops;
   PassShape pass;
   MemoryEstimate memory;
 };
+
+std::vector<AttentionReport> attentions_of(const TransNormer& model,
+                                           const std::vector<NamedTensor>& tensors,
+                                           const Config& config) {
+  std::vector<AttentionReport> reports;
+  const std::int64_t early = config.model.resolved_early_layers();
+  for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
+    const AttentionConfig& attention = layer < early ? config.model.early : config.model.late;
+    if (layer != 0 && layer != early) {
+      reports.back().last = layer;
+      continue;
+    }
+    const Block& block = *model.blocks()[static_cast<std::size_t>(layer)];
+    AttentionReport report{.name = attention.name(),
+                           .cost = attention_kinds().at(attention.name()).cost,
+                           .first = layer,
+                           .last = layer,
+                           .flops = block.flops_per_token(config.data.tokens_per_sample),
+                           .state = {},
+                           .decodes = abilities(attention).decodes && config.model.causal};
+    if (report.decodes) {
+      report.state = block.state_bytes(ops::scalar_type(config.train.precision));
+    }
+    const std::string own = "layers." + std::to_string(layer) + ".attn.";
+    for (const NamedTensor& named : tensors) {
+      report.parameters += named.counted && named.name.starts_with(own) ? named.tensor.numel() : 0;
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
 
 ModelReport report_on(const Config& config, const ModelSize& size) {
   ModelReport report;
@@ -54,6 +99,7 @@ ModelReport report_on(const Config& config, const ModelSize& size) {
     report.trainable += named.trainable ? named.tensor.numel() : 0;
   }
   report.vocab_size = size.vocab_size;
+  report.attentions = attentions_of(model, report.tensors, config);
   report.flops = flops_per_token(model, config.data.tokens_per_sample);
   report.pass = {.sequences = config.train.resolved_micro_batch_size(),
                  .length = config.data.tokens_per_sample,
@@ -74,6 +120,19 @@ Json to_json(const ModelReport& report) {
                              {"attention", report.flops.attention},
                              {"forward", report.flops.forward()},
                              {"train", report.flops.train()}};
+  json["attentions"] = Json::array();
+  for (const AttentionReport& attention : report.attentions) {
+    Json state = nullptr;  // it cannot decode
+    if (attention.decodes) {
+      state = {{"fixed", attention.state.fixed}, {"per_token", attention.state.per_token}};
+    }
+    json["attentions"].push_back({{"attention", attention.name},
+                                  {"layers", {attention.first, attention.last}},
+                                  {"parameters", attention.parameters},
+                                  {"flops_per_token", attention.flops.attention},
+                                  {"state_bytes", state},
+                                  {"cost", attention.cost}});
+  }
   json["memory_bytes"] = {
       {"weights", report.memory.weights},     {"gradients", report.memory.gradients},
       {"optimizer", report.memory.optimizer}, {"activations", report.memory.activations},
@@ -96,6 +155,36 @@ std::string shape_of(const at::Tensor& tensor) {
   return text;
 }
 
+// "131 kB", "131 kB + 512 B a token".
+std::string state_of(const AttentionReport& attention) {
+  if (!attention.decodes) {
+    return "cannot decode";
+  }
+  const StateBytes& state = attention.state;
+  std::string text = state.fixed > 0 || state.per_token == 0 ? format_bytes(state.fixed) : "";
+  if (state.per_token > 0) {
+    text += (text.empty() ? "" : " + ") + format_bytes(state.per_token) + " a token";
+  }
+  return text;
+}
+
+// One line for each attention: of one of its layers.
+void print_attentions(const ModelReport& report, const Config& config) {
+  std::printf("attention        %-15s %-8s %12s  %-26s %s\n", "", "layers", "parameters",
+              ("FLOPs a token of " + format_count(config.data.tokens_per_sample)).c_str(),
+              "state of decoding, a sequence");
+  for (const AttentionReport& attention : report.attentions) {
+    const std::string layers =
+        attention.first == attention.last
+            ? std::to_string(attention.first)
+            : std::to_string(attention.first) + " to " + std::to_string(attention.last);
+    std::printf("                 %-15s %-8s %12s  %-26s %s\n", attention.name.c_str(),
+                layers.c_str(), format_count(attention.parameters).c_str(),
+                (format_short(attention.flops.attention) + ", in all " + attention.cost).c_str(),
+                state_of(attention).c_str());
+  }
+}
+
 void print_report(const ModelReport& report, const Config& config) {
   const ModelConfig& model = config.model;
   std::printf("%s: %lld layers, %lld wide, %lld heads, %s tokens in the vocabulary\n\n",
@@ -108,6 +197,7 @@ void print_report(const ModelReport& report, const Config& config) {
   }
   std::printf("\nparameters       %s, %s of them trained\n",
               format_count(report.parameters).c_str(), format_count(report.trainable).c_str());
+  print_attentions(report, config);
   const FlopsPerToken& flops = report.flops;
   std::printf(
       "FLOPs a token    %s forward (output layer %s, layers %s, attention %s), %s training\n",

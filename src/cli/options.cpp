@@ -5,6 +5,7 @@
 
 #include "config/json_tree.h"
 #include "log/console.h"
+#include "model/attention/registry.h"
 #include "util/file.h"
 #include "util/processors.h"
 #include "util/units.h"
@@ -15,6 +16,9 @@ LoadedConfig reported(LoadedConfig loaded) {
   log::set_level(loaded.config.log.level);
   for (const std::string& warning : loaded.warnings) {
     log::warn(warning);
+  }
+  for (const std::string& idle : idle_settings(loaded.config.model)) {
+    log::warn(idle);
   }
   return loaded;
 }

@@ -16,6 +16,7 @@ enum class ModelVariant { t1, t2, transformer, custom };
 enum class FfnKind { glu, mlp };
 enum class Activation { silu, relu, gelu, none };
 enum class NormKind { none, srms, rms, layer };  // `none` only as an attention's output norm
+enum class EmbedNorm { automatic, none, srms, rms, layer };  // "auto" in files
 enum class NormPlacement { pre, post };
 enum class PositionKind { sinusoidal, learned, none };
 enum class ScoreKind { softmax, relu };
@@ -40,11 +41,13 @@ struct ModelConfig {
   NormKind norm = NormKind::srms;
   double norm_eps = 1e-6;
   NormPlacement norm_placement = NormPlacement::pre;
+  EmbedNorm embed_norm = EmbedNorm::automatic;
   PositionKind position = PositionKind::sinusoidal;
   bool lrpe = true;
   double dropout = 0.1;
   double attention_dropout = 0;
   bool tie_embeddings = true;
+  bool output_bias = false;
   std::int64_t vocab_size = 0;
   bool causal = true;
 
@@ -52,6 +55,21 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t head_dim() const { return dim / heads; }
   [[nodiscard]] std::int64_t resolved_early_layers() const {
     return early_layers < 0 ? layers / 2 : early_layers;
+  }
+  [[nodiscard]] NormKind resolved_embed_norm() const {
+    switch (embed_norm) {
+      case EmbedNorm::automatic:
+        return norm_placement == NormPlacement::post ? norm : NormKind::none;
+      case EmbedNorm::none:
+        return NormKind::none;
+      case EmbedNorm::srms:
+        return NormKind::srms;
+      case EmbedNorm::rms:
+        return NormKind::rms;
+      case EmbedNorm::layer:
+        break;
+    }
+    return NormKind::layer;
   }
   [[nodiscard]] std::int64_t resolved_ffn_dim() const {
     return ffn_dim > 0 ? ffn_dim : (ffn == FfnKind::glu ? 8 * dim / 3 : 4 * dim);

@@ -46,6 +46,10 @@ void model_fields(ModelConfig& m, FieldVisitor& v) {
            {.min = 0, .max = 1, .min_open = true});
   visit_choice(v, {"norm_placement", "Norm before or after each part of a layer"}, m.norm_placement,
                kNormPlacementNames);
+  visit_choice(v,
+               {"embed_norm",
+                "Norm of the embeddings; auto: `norm` where norms come after each part, else none"},
+               m.embed_norm, kEmbedNormNames);
   visit_choice(v, {"position", "Positions added to the embeddings"}, m.position, kPositionNames);
   v.flag({"lrpe", "Learned rotary positions inside the attention"}, m.lrpe);
   v.number({"dropout", "Share dropped of embeddings, attention and feed-forward output"}, m.dropout,
@@ -53,6 +57,7 @@ void model_fields(ModelConfig& m, FieldVisitor& v) {
   v.number({"attention_dropout", "Share dropped of attention weights"}, m.attention_dropout,
            kProbability);
   v.flag({"tie_embeddings", "One matrix for the embedding and the output layer"}, m.tie_embeddings);
+  v.flag({"output_bias", "A bias for each word in the output layer"}, m.output_bias);
   v.integer({"vocab_size", "Rows of the embedding; 0: the tokenizer's size", refuse, "tokens"},
             m.vocab_size, {0, kMaxSize});
   v.flag({"causal", "A token sees itself and what stands before it"}, m.causal);

@@ -291,14 +291,20 @@ std::string describe_unknown_key(const std::string& section, const std::string& 
   if (one_of_several) {
     what += " for the " + chosen->alternatives().noun() + " \"" + chosen->name() + "\"";
     std::erase_if(rows, [&](const FieldRow& row) {
-      return !row.alternative.empty() && row.alternative != chosen->name() && !row.is_tag;
+      return !row.alternative.empty() &&
+             !(row.is_tag && row.key == join(section, last_part(row.key)));
     });
   }
-  const std::vector<std::string> known = children(section, rows);
-  std::optional<std::string> meant = nearest(key, known);
-  if (one_of_several) {  // the settings of others, here or in another union, are not meant
-    std::erase_if(rows, [](const FieldRow& row) { return !row.alternative.empty(); });
+  std::vector<std::string> known = children(section, rows);
+  for (const std::string& own :
+       one_of_several ? setting_keys(*chosen) : std::vector<std::string>{}) {
+    const std::string child = own.substr(0, own.find('.'));
+    if (std::find(known.begin(), known.end(), child) == known.end()) {
+      known.push_back(child);
+    }
   }
+  std::optional<std::string> meant = nearest(key, known);
+  // The settings of others, here or in another union, are not meant.
   meant = meant ? join(section, *meant) : elsewhere(key, rows);
   if (!meant) {
     return what + "; expected one of " + quoted_list(known);

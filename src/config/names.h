@@ -30,6 +30,9 @@ inline constexpr std::array kOutputNormNames{
     Named{NormKind::layer, "layer"}};
 inline constexpr std::array kNormPlacementNames{Named{NormPlacement::pre, "pre"},
                                                 Named{NormPlacement::post, "post"}};
+inline constexpr std::array kEmbedNormNames{
+    Named{EmbedNorm::automatic, "auto"}, Named{EmbedNorm::none, "none"},
+    Named{EmbedNorm::srms, "srms"}, Named{EmbedNorm::rms, "rms"}, Named{EmbedNorm::layer, "layer"}};
 inline constexpr std::array kPositionNames{Named{PositionKind::sinusoidal, "sinusoidal"},
                                            Named{PositionKind::learned, "learned"},
                                            Named{PositionKind::none, "none"}};

@@ -108,7 +108,7 @@ at::Tensor pass_losses(TransNormer& model, const Pass& pass, const EvaluateOptio
                                 : hidden.index_select(0, pass.scored_rows.to(device));
   ops::LinearCrossEntropyOptions how;
   how.compute = options.compute;
-  return ops::token_losses(scored, model.output_weight(), pass.targets.to(device), how)
+  return ops::token_losses(scored, model.output_layer(), pass.targets.to(device), how)
       .to(at::kCPU)
       .contiguous();
 }

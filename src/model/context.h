@@ -34,6 +34,33 @@ class GradientWatcher {
   [[nodiscard]] virtual ops::RowGradients* embedding_rows() = 0;
 };
 
+struct ForwardContext;
+
+// What stands inside an attention during a pass, before its output projection.
+struct AttentionInside {
+  at::Tensor q;  // [batch, time, heads, key_dim], as projected; k alike
+  at::Tensor k;
+  at::Tensor v;       // [batch, time, heads, value_dim]
+  at::Tensor merged;  // [batch, time, heads * value_dim]: what the weights make of v
+  // q and k as they meet, without gradients: products of them are scores, but for a scale.
+  at::Tensor scored_q;
+  at::Tensor scored_k;
+};
+
+// Told, during a pass without a state, what the attentions work on. The tensors are those of the
+// pass: whoever retains their gradients finds them there after the backward pass.
+class AttentionObserver {
+ public:
+  virtual ~AttentionObserver() = default;
+  // The residual stream at the start of a layer, and the context its block gets. What comes until
+  // the next call is of this layer.
+  virtual void on_layer(std::int64_t layer, const at::Tensor& x, const ForwardContext& context) = 0;
+  // Of attentions with queries, keys and values; twice where a layer has two.
+  virtual void on_attention(const AttentionInside& inside) = 0;
+  // `merged` after the attention's own norm, where it has one.
+  virtual void on_normed(const at::Tensor& normed) = 0;
+};
+
 struct ForwardContext {
   at::ScalarType compute = at::kFloat;  // type of the matrix products
   bool training = false;                // dropout on
@@ -58,6 +85,9 @@ struct ForwardContext {
   const ops::ShouldStop* should_stop = nullptr;
   // It must live as long as the pass, which is not captured then.
   GradientWatcher* watcher = nullptr;
+  // For analysis, else null; it must live as long as the pass, which is not captured and whose
+  // layers are not recomputed then.
+  AttentionObserver* observer = nullptr;
 
   [[nodiscard]] bool shares_sequences() const {
     return sequence != nullptr && sequence->size() > 1;

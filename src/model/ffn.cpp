@@ -27,16 +27,14 @@ class Mlp : public Ffn {
  public:
   Mlp(std::int64_t dim, std::int64_t width, Activation activation, at::Device device)
       : activation_(activation),
-        fc1_(register_module("fc1", std::make_shared<Linear>(dim, width, kStart, device))),
-        fc2_(register_module("fc2", std::make_shared<Linear>(width, dim, kStart, device))) {}
+        fc1_(register_module("fc1", std::make_shared<Linear>(dim, width, LinearStart{}, device))),
+        fc2_(register_module("fc2", std::make_shared<Linear>(width, dim, LinearStart{}, device))) {}
 
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, at::ScalarType compute) const override {
     return fc2_->forward(ops::activate(fc1_->forward(x, compute), activation_), compute);
   }
 
  private:
-  static constexpr LinearStart kStart{.xavier_gain = 1, .zero_bias = true};
-
   Activation activation_;
   std::shared_ptr<Linear> fc1_;
   std::shared_ptr<Linear> fc2_;

@@ -76,10 +76,11 @@ void require_memory(const ModelConfig& config, const ModelSize& size, at::Device
 
 double estimate_parameters(const ModelConfig& config, const ModelSize& size) {
   const auto dim = static_cast<double>(config.dim);
+  const double biases = config.output_bias ? static_cast<double>(size.vocab_size) : 0;
   const double tables =
       static_cast<double>(size.vocab_size) * (config.tie_embeddings ? 1 : 2) +
       (config.position == PositionKind::learned ? static_cast<double>(size.max_positions) : 0);
-  return tables * dim +
+  return tables * dim + biases +
          sum_over_layers(config, size, [](const Block& block) { return numbers_in(block); });
 }
 

@@ -79,4 +79,26 @@ void Table::initialize(const Initializer& initializer, const std::string& prefix
                      1 / std::sqrt(static_cast<double>(weight_.size(1))));
 }
 
+OutputTable::OutputTable(std::int64_t words, std::int64_t dim, const Has& has, at::Device device) {
+  if (has.weight) {
+    weight_ = register_parameter("weight", empty({words, dim}, device));
+    weight_operand_ = weight_;
+  }
+  if (has.bias) {
+    bias_ = register_parameter("bias", empty({words}, device));
+    bias_operand_ = bias_;
+  }
+}
+
+void OutputTable::initialize(const Initializer& initializer, const std::string& prefix) {
+  const at::NoGradGuard no_grad;
+  if (weight_.defined()) {
+    initializer.normal(weight_, prefix + "weight",
+                       1 / std::sqrt(static_cast<double>(weight_.size(1))));
+  }
+  if (bias_.defined()) {
+    bias_.zero_();
+  }
+}
+
 }  // namespace transnormer

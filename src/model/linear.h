@@ -80,4 +80,26 @@ class Table : public torch::nn::Module, public Initializable {
   ops::Weight operand_;
 };
 
+// The output layer: a "weight" like a Table's unless the embedding's serves, a "bias" [words], from
+// 0, if there is one.
+class OutputTable : public torch::nn::Module, public Initializable {
+ public:
+  struct Has {
+    bool weight = true;
+    bool bias = false;
+  };
+  OutputTable(std::int64_t words, std::int64_t dim, const Has& has, at::Device device);
+
+  // Undefined where there is none.
+  [[nodiscard]] const ops::Weight& weight() const { return weight_operand_; }
+  [[nodiscard]] const ops::Weight& bias() const { return bias_operand_; }
+  void initialize(const Initializer& initializer, const std::string& prefix) override;
+
+ private:
+  at::Tensor weight_;
+  at::Tensor bias_;
+  ops::Weight weight_operand_;
+  ops::Weight bias_operand_;
+};
+
 }  // namespace transnormer

@@ -60,8 +60,8 @@ void tell_watcher(const at::Tensor& stream, const ForwardContext& context, std::
   }
 }
 
-std::shared_ptr<Norm> make_norm(const ModelConfig& config, at::Device device) {
-  return std::make_shared<Norm>(config.norm, config.dim, config.norm_eps, device);
+std::shared_ptr<Norm> make_norm(NormKind kind, const ModelConfig& config, at::Device device) {
+  return std::make_shared<Norm>(kind, config.dim, config.norm_eps, device);
 }
 
 }  // namespace
@@ -76,8 +76,8 @@ TransNormer::TransNormer(const ModelConfig& config, const ModelSize& size, at::D
     position_table_ = register_module(
         "position", std::make_shared<Table>(size.max_positions, config.dim, device));
   }
-  if (config.norm_placement == NormPlacement::post) {
-    embed_norm_ = register_module("embed_norm", make_norm(config, device));
+  if (const NormKind kind = config.resolved_embed_norm(); kind != NormKind::none) {
+    embed_norm_ = register_module("embed_norm", make_norm(kind, config, device));
   }
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t index = 0; index < config.layers; ++index) {
@@ -85,11 +85,14 @@ TransNormer::TransNormer(const ModelConfig& config, const ModelSize& size, at::D
         layers->register_module(std::to_string(index), make_layer(config, size, index, device)));
   }
   if (config.norm_placement == NormPlacement::pre) {
-    final_norm_ = register_module("final_norm", make_norm(config, device));
+    final_norm_ = register_module("final_norm", make_norm(config.norm, config, device));
   }
-  if (!config.tie_embeddings) {
-    output_ =
-        register_module("output", std::make_shared<Table>(size.vocab_size, config.dim, device));
+  if (!config.tie_embeddings || config.output_bias) {
+    output_ = register_module(
+        "output", std::make_shared<OutputTable>(size.vocab_size, config.dim,
+                                                OutputTable::Has{.weight = !config.tie_embeddings,
+                                                                 .bias = config.output_bias},
+                                                device));
   }
 }
 
@@ -150,6 +153,9 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     ops::throw_if_unwanted(here.should_stop);
     tell_watcher(x, here, i);
+    if (here.observer != nullptr) {
+      here.observer->on_layer(static_cast<std::int64_t>(i), x, here);
+    }
     if (with_gradients && context.activation_checkpointing) {
       x = blocks_[i]->forward_recomputed(x, here);
     } else {
@@ -167,7 +173,7 @@ at::Tensor TransNormer::forward(const at::Tensor& tokens, const ForwardContext& 
 }
 
 at::Tensor TransNormer::logits(const at::Tensor& hidden, const ForwardContext& context) const {
-  return ops::linear(hidden, output_weight(), {}, context.compute).to(at::kFloat);
+  return ops::linear(hidden, output_weight(), output_layer().bias, context.compute).to(at::kFloat);
 }
 
 const ops::Weight& TransNormer::embedding_weight() const {
@@ -175,7 +181,11 @@ const ops::Weight& TransNormer::embedding_weight() const {
 }
 
 const ops::Weight& TransNormer::output_weight() const {
-  return output_ ? output_->operand() : embedding_->operand();
+  return output_ && output_->weight().defined() ? output_->weight() : embedding_->operand();
+}
+
+ops::OutputLayer TransNormer::output_layer() const {
+  return {output_weight(), output_ ? output_->bias() : ops::Weight()};
 }
 
 ModelState TransNormer::make_state(std::int64_t batch) const {

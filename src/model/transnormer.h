@@ -14,12 +14,14 @@
 #include "model/context.h"
 #include "model/model_size.h"
 #include "model/position.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/weights/weight.h"
 
 namespace transnormer {
 
 class Block;
 class Norm;
+class OutputTable;
 class Table;
 
 class TransNormer : public torch::nn::Module {
@@ -42,8 +44,9 @@ class TransNormer : public torch::nn::Module {
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden, const ForwardContext& context) const;
 
   [[nodiscard]] const ops::Weight& embedding_weight() const;
-  // The weight of the output layer: the embedding's where tied.
+  // The weight of the output layer: the embedding's where tied; and with its bias, if any.
   [[nodiscard]] const ops::Weight& output_weight() const;
+  [[nodiscard]] ops::OutputLayer output_layer() const;
 
   // Throws UserError where the model cannot decode.
   [[nodiscard]] ModelState make_state(std::int64_t batch) const;
@@ -69,10 +72,10 @@ class TransNormer : public torch::nn::Module {
   SinusoidalPositions sinusoid_;
   std::shared_ptr<Table> embedding_;
   std::shared_ptr<Table> position_table_;  // null unless learned
-  std::shared_ptr<Norm> embed_norm_;       // null unless post-norm
+  std::shared_ptr<Norm> embed_norm_;       // null where there is none
   std::vector<std::shared_ptr<Block>> blocks_;
-  std::shared_ptr<Norm> final_norm_;  // null unless pre-norm
-  std::shared_ptr<Table> output_;     // null where tied
+  std::shared_ptr<Norm> final_norm_;     // null unless pre-norm
+  std::shared_ptr<OutputTable> output_;  // null where tied and without a bias
 };
 
 }  // namespace transnormer

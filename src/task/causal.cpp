@@ -79,7 +79,7 @@ Loss causal_loss(TransNormer& model, const Tensors& batch, const ForwardContext&
                  const at::Tensor& scale) {
   const at::Tensor hidden = model.forward(batch.at("inputs"), context).flatten(0, 1);
   const ops::CrossEntropy result = ops::linear_cross_entropy(
-      hidden, model.output_weight(), batch.at("targets").flatten(),
+      hidden, model.output_layer(), batch.at("targets").flatten(),
       {.compute = context.compute, .scale = scale, .should_stop = context.should_stop});
   return {result.loss, result.nll.view({1}), model.output_weight().gathers_gradient()};
 }

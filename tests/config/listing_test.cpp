@@ -54,7 +54,7 @@ TEST(UnknownKey, OfAnAttentionNamesTheSettingsOfThatOne) {
             "\"model.early.kernel\" (one of \"elu1\", \"elu\", \"relu\", \"silu\", \"exp\")?");
   EXPECT_EQ(describe_unknown_key("model.early", "block", &norm),
             "model.early.block: unknown key for the attention \"norm\"; expected one of "
-            "\"attention\", \"kernel\", \"output_norm\"");
+            "\"attention\", \"kernel\", \"output_norm\", \"decay\", \"gate\"");
   const AttentionConfig softmax("softmax");
   EXPECT_EQ(describe_unknown_key("model.late", "kernel", &softmax),
             "model.late.kernel: unknown key for the attention \"softmax\"; expected one of "
@@ -66,8 +66,12 @@ TEST(ConfigReference, HasALineForEveryKeyOfEveryAttention) {
   EXPECT_THAT(text, HasSubstr("### `model`\n"));
   EXPECT_THAT(text, HasSubstr("| `dim` | `512` | an integer from 1 to 2147483647 | Width of the "
                               "model |\n"));
-  EXPECT_THAT(text, HasSubstr("| `early.block` (\"diag\" only) | `64` |"));
-  EXPECT_THAT(text, HasSubstr("| `early.kernel` (\"norm\" only) | `\"elu1\"` |"));
+  EXPECT_THAT(text, HasSubstr("| `early.attention` | `\"diag\"` |"));
+  EXPECT_THAT(text, HasSubstr("### Settings of each attention\n"));
+  EXPECT_THAT(text, HasSubstr("| `diag` | | | | "));
+  EXPECT_THAT(text, HasSubstr("| | `block` | `64` |"));
+  EXPECT_THAT(text, HasSubstr("| | `kernel` | `\"elu1\"` |"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("early.block")));
   for (const FieldRow& row : list_all_fields()) {
     EXPECT_FALSE(row.help.empty()) << row.key;
     EXPECT_FALSE(row.expected.empty()) << row.key;

@@ -14,9 +14,11 @@ constexpr const char* kDefaults = R"({
     "variant": "t2", "layers": 6, "dim": 512, "heads": 8, "ffn": "glu", "ffn_dim": 0,
     "ffn_activation": "silu", "early_layers": -1,
     "early": {"attention": "diag", "score": "softmax", "block": 64, "output_norm": "none"},
-    "late": {"attention": "norm", "kernel": "elu1", "output_norm": "srms"},
-    "norm": "srms", "norm_eps": 1e-06, "norm_placement": "pre", "position": "sinusoidal",
-    "lrpe": true, "dropout": 0.1, "attention_dropout": 0.0, "tie_embeddings": true,
+    "late": {"attention": "norm", "kernel": "elu1", "output_norm": "srms",
+             "decay": "none", "gate": "none"},
+    "norm": "srms", "norm_eps": 1e-06, "norm_placement": "pre", "embed_norm": "auto",
+    "position": "sinusoidal",
+    "lrpe": true, "dropout": 0.1, "attention_dropout": 0.0, "tie_embeddings": true, "output_bias": false,
     "vocab_size": 0, "causal": true
   },
   "data": {
@@ -113,26 +115,29 @@ TEST(ConfigChanges, OfTheKindOfAnAttentionAreRefused) {
 TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
   Config other;
   other.run_name = "other";
-  other.model = {.variant = ModelVariant::custom,
-                 .layers = 1,
-                 .dim = 1,
-                 .heads = 1,
-                 .ffn = FfnKind::mlp,
-                 .ffn_dim = 1,
-                 .ffn_activation = Activation::relu,
-                 .early_layers = 1,
-                 .early = DiagAttentionConfig{ScoreKind::relu, 1, NormKind::srms},
-                 .late = NormAttentionConfig{FeatureMap::elu, NormKind::rms},
-                 .norm = NormKind::rms,
-                 .norm_eps = 1,
-                 .norm_placement = NormPlacement::post,
-                 .position = PositionKind::none,
-                 .lrpe = false,
-                 .dropout = 0,
-                 .attention_dropout = 0.1,
-                 .tie_embeddings = false,
-                 .vocab_size = 1,
-                 .causal = false};
+  other.model = {
+      .variant = ModelVariant::custom,
+      .layers = 1,
+      .dim = 1,
+      .heads = 1,
+      .ffn = FfnKind::mlp,
+      .ffn_dim = 1,
+      .ffn_activation = Activation::relu,
+      .early_layers = 1,
+      .early = DiagAttentionConfig{ScoreKind::relu, 1, NormKind::srms},
+      .late = NormAttentionConfig{FeatureMap::elu, NormKind::rms, DecayKind::fixed, GateKind::silu},
+      .norm = NormKind::rms,
+      .norm_eps = 1,
+      .norm_placement = NormPlacement::post,
+      .embed_norm = EmbedNorm::rms,
+      .position = PositionKind::none,
+      .lrpe = false,
+      .dropout = 0,
+      .attention_dropout = 0.1,
+      .tie_embeddings = false,
+      .output_bias = true,
+      .vocab_size = 1,
+      .causal = false};
   other.data = {{"a"}, {"b"}, {"c"}, "d", 1, SampleBreak::none, LineEnd::none};
   other.tokenizer = {TokenizerType::sentencepiece, "p", 1, 2, 1, SentencePieceModel::bpe, false, 1};
   other.optimizer = {AdamWConfig{{0, 0}, 1}, 1, 1, 1};
@@ -187,8 +192,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                       "train.deterministic",    "train.activation_checkpointing"};
   EXPECT_EQ(keys[OnResume::silent], silent);
   EXPECT_EQ(keys[OnResume::warn], warn);
-  // Of 83 keys, three have one choice only, so they cannot change.
-  EXPECT_EQ(keys[OnResume::refuse].size(), 83 - 3 - silent.size() - warn.size());
+  // Of 87 keys, three have one choice only, so they cannot change.
+  EXPECT_EQ(keys[OnResume::refuse].size(), 87 - 3 - silent.size() - warn.size());
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("data.train"));
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("train.global_batch_size"));
 }

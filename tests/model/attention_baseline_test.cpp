@@ -1,5 +1,5 @@
-// Each attention against scripts/make_attention_baselines.py: an independent implementation in plain
-// PyTorch, in double precision. A file holds the config of its model beside the weights.
+// Each attention against scripts/make_attention_baselines.py: an independent implementation in
+// plain PyTorch, in double precision. A file holds the config of its model beside the weights.
 #include <gtest/gtest.h>
 
 #include "config/load.h"
@@ -13,11 +13,53 @@ namespace {
 constexpr double kTolerance = 1e-4;
 
 // Those of attentions that there are. The rest of baselines/attentions waits for theirs.
-constexpr std::array kNames{"softmax",   "softmax_bidirectional",
-                            "diag",      "diag_bidirectional",
-                            "diag_relu", "diag_relu_bidirectional",
-                            "norm",      "norm_bidirectional",
-                            "norm_elu"};
+constexpr std::array kNames{"softmax",
+                            "softmax_bidirectional",
+                            "diag",
+                            "diag_bidirectional",
+                            "diag_relu",
+                            "diag_relu_bidirectional",
+                            "norm",
+                            "norm_bidirectional",
+                            "norm_elu",
+                            "norm_decay",
+                            "norm_decay_bidirectional",
+                            "norm_gate_linear",
+                            "norm_gate_sigmoid",
+                            "norm_decay_gate_silu",
+                            "norm_one_layer",
+                            "linear",
+                            "linear_bidirectional",
+                            "linear_relu",
+                            "linear_exp",
+                            "linear_exp_bidirectional",
+                            "linear_undivided",
+                            "linear_undivided_exp",
+                            "linear_wide",
+                            "linear_window",
+                            "linear_window_bidirectional",
+                            "linear_plain",
+                            "taylor",
+                            "taylor_bidirectional",
+                            "efficient",
+                            "efficient_bidirectional",
+                            "performer",
+                            "performer_bidirectional",
+                            "performer_plain",
+                            "rfa",
+                            "rfa_bidirectional",
+                            "cosformer",
+                            "cosformer_bidirectional",
+                            "cosformer_horizon",
+                            "flash",
+                            "flash_bidirectional",
+                            "flash_quad",
+                            "flash_quad_bidirectional",
+                            "mix_parallel",
+                            "mix_parallel_bidirectional",
+                            "mix_sequential",
+                            "mix_sequential_bidirectional",
+                            "mix_others"};
 
 class AttentionBaseline : public testing::TestWithParam<const char*> {
  protected:

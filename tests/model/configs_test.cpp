@@ -20,7 +20,7 @@ std::int64_t parameters(const std::filesystem::path& file, std::int64_t vocab_si
                           at::kMeta);
   std::int64_t sum = 0;
   for (const NamedTensor& named : named_tensors(model)) {
-    sum += named.tensor.numel();
+    sum += named.counted ? named.tensor.numel() : 0;
   }
   return sum;
 }
@@ -41,6 +41,13 @@ TEST(Configs, AllMakeAModel) {
   EXPECT_EQ(counts.at("wikitext103_t1.json"), 155988540);
   EXPECT_EQ(counts.at("wikitext103_t2.json"), 155988540);
   EXPECT_EQ(counts.at("wikitext103_sp_t2.json"), 44639292);
+  EXPECT_EQ(counts.at("wikitext103_softmax.json"), 156000256);
+  EXPECT_EQ(counts.at("wikitext103_linear.json"), 156000256);
+  EXPECT_EQ(counts.at("wikitext103_performer.json"), 156000256);
+  EXPECT_EQ(counts.at("wikitext103_rela.json"), 156006400);
+  EXPECT_EQ(counts.at("wikitext103_flash_quad.json"), 153514752);
+  EXPECT_EQ(counts.at("wikitext103_flash.json"), 153519872);
+  EXPECT_EQ(counts.at("wikitext103_transformer_ls.json"), 159461904);
 }
 
 }  // namespace

@@ -156,8 +156,9 @@ TEST(InitialWeights, OfTheSoftmaxBaselineAreThePublishedOnes) {
   const double xavier = std::sqrt(6.0 / (96 + 96));
   expect_uniform(named(*model, "layers.0.attn.k_proj.weight"), xavier * std::sqrt(0.5), "k");
   expect_uniform(named(*model, "layers.0.attn.out_proj.weight"), xavier, "out");
-  expect_uniform(named(*model, "layers.0.ffn.fc1.weight"), std::sqrt(6.0 / (96 + 384)), "fc1");
-  EXPECT_EQ(named(*model, "layers.0.ffn.fc1.bias").abs().max().item<double>(), 0);
+  expect_uniform(named(*model, "layers.0.ffn.fc1.weight"), 1 / std::sqrt(96.0), "fc1");
+  expect_uniform(named(*model, "layers.0.ffn.fc2.weight"), 1 / std::sqrt(384.0), "fc2");
+  expect_uniform(named(*model, "layers.0.ffn.fc2.bias"), 1 / std::sqrt(384.0), "fc2 bias");
   EXPECT_TRUE(at::equal(named(*model, "final_norm.weight"), at::ones({96})));
   EXPECT_TRUE(at::equal(named(*model, "layers.1.ffn_norm.bias"), at::zeros({96})));
 }

@@ -18,7 +18,9 @@ SCRIPT = ROOT / "scripts/bench_pytorch.py"
 PROGRAM = os.environ.get("TRANSNORMER_PROGRAM", ROOT / "build/transnormer")
 sys.path.insert(0, str(ROOT / "scripts"))
 import bench_pytorch  # noqa: E402
+import pytorch_attentions  # noqa: E402
 import pytorch_model  # noqa: E402
+import pytorch_parts  # noqa: E402
 import pytorch_worker  # noqa: E402
 
 
@@ -95,6 +97,36 @@ class Measuring(unittest.TestCase):
         self.assertEqual([row["ratio"] for row in rows], [None, None, 2])
         self.assertEqual(len(said), 5)
 
+    def test_makes_one_row_of_both_sides_of_an_attention(self):
+        rows, said = measure(FakeSide("ours", (300, 200, 7)), FakeSide("theirs", "out of memory"),
+                             rounds=1)
+        row = bench_pytorch.joined_row("pooled", False, *rows)
+        self.assertEqual((row["attention"], row["causal"], row["tokens_per_s"], row["length"]),
+                         ("pooled", False, 300, 512))
+        self.assertEqual((row["pytorch_tokens_per_s"], row["ratio"], row["pytorch_error"]),
+                         (None, None, "out of memory"))
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            bench_pytorch.show_attentions({"device": "cpu", "threads": 2, "rounds": 1, "rows": [row]})
+        self.assertRegex(said.getvalue(), r"pooled \* +bf16 +512 +8 +300.0 +- +- +0 MiB +-\n"
+                                          r"  PyTorch: out of memory\n\* both ways\n$")
+
+    def test_takes_the_settings_that_the_config_has_for_an_attention(self):
+        early, late = {"attention": "diag", "block": 32}, {"attention": "norm", "kernel": "elu"}
+        config = {"model": {"variant": "t1", "early": early, "late": late, "layers": 3}}
+        for name, expected in (("diag", early), ("norm", late), ("rfa", {"attention": "rfa"})):
+            model = bench_pytorch.with_attention(config, name)["model"]
+            self.assertEqual((model["early"], model["late"], model["layers"], model["variant"]),
+                             (expected, expected, 3, "custom"))
+
+    def test_knows_what_can_be_causal_and_what_is_linear(self):
+        mix = {"attention": "mix", "first": {"attention": "softmax"}, "second": {"attention": "norm"}}
+        for early, late, causal, linear in (
+                ({"attention": "softmax"}, {"attention": "pooled"}, False, False),
+                ({"attention": "diag"}, {"attention": "rfa"}, True, True), (mix, mix, True, True),
+                ({"attention": "flash"}, {"attention": "flash"}, True, False)):
+            self.assertEqual(pytorch_worker.description({"early": early, "late": late}),
+                             {"causal": causal, "linear": linear})
+
     def test_shows_a_failed_side_with_its_reason_and_no_ratio(self):
         rows, _ = measure(FakeSide("ours", (2000, 2000, 1 << 30)), FakeSide("theirs", "out of memory"),
                           FakeSide("others", (1000, 800, 3 << 20)), rounds=1)
@@ -116,8 +148,8 @@ class ChoosingAForm(unittest.TestCase):
             shapes.append([list(x.shape) for x in (q, k, v)])
             return q + k + v
 
-        patches = {f"{form}_linear_attention": attention for form in ("quadratic", "chunked")}
-        with mock.patch.multiple(pytorch_model, **patches):
+        forms = {form: attention for form in ("quadratic", "chunked")}
+        with mock.patch.dict(pytorch_parts.FORMS, forms):
             seconds = pytorch_worker.attention_seconds(
                 {"model": {"dim": 12, "heads": 2}, "batch_size": 3, "length": 50, "mode": "train",
                  "precision": "bf16", "device": "cpu", "threads": torch.get_num_threads()})
@@ -180,7 +212,9 @@ class BesideTheProgram(unittest.TestCase):
         diag_rms = '{"attention":"diag","score":"relu","output_norm":"rms"}'
         for settings in (["variant=t1"], ["variant=t2"], ["variant=transformer"],
                          ["variant=custom", "early_layers=2", f"early={diag_rms}", "norm=rms",
-                          "ffn=mlp", "ffn_dim=40", "position=learned", "norm_placement=post", "tie_embeddings=false"]):
+                          "ffn=mlp", "ffn_dim=40", "position=learned", "norm_placement=post",
+                          "tie_embeddings=false"],
+                         ["variant=t2", "output_bias=true", "embed_norm=layer"]):
             with self.subTest(settings=settings):
                 sets = [word for setting in [*settings, *self.SMALL]
                         for word in ("--set", "model." + setting)]
@@ -213,6 +247,63 @@ class BesideTheProgram(unittest.TestCase):
             self.assertGreater(row["peak_memory_bytes"], 10 << 20)
         for ours, theirs in zip(rows[::2], rows[1::2]):
             self.assertAlmostEqual(theirs["ratio"], ours["tokens_per_s"] / theirs["tokens_per_s"])
+
+    def test_every_attention_of_the_program_has_its_tensors(self):
+        """Those that the program has by now."""
+        found = set()
+        for name in pytorch_attentions.ATTENTIONS:
+            for causal in ("true", "false"):
+                settings = json.dumps({"attention": name})
+                sets = [word for setting in [*self.SMALL, "variant=custom", f"early={settings}",
+                                             f"late={settings}", f"causal={causal}"]
+                        for word in ("--set", "model." + setting)]
+                config = subprocess.run([PROGRAM, "config", "show", ROOT / "configs/tiny.json",
+                                         "--json", *sets], capture_output=True, text=True)
+                if config.returncode:
+                    self.assertEqual(config.returncode, 2, config.stderr)
+                    continue
+                found.add(name)
+                config = json.loads(config.stdout)
+                inspected = json.loads(subprocess.check_output(
+                    [PROGRAM, "inspect", ROOT / "configs/tiny.json", "--json", *sets],
+                    stderr=subprocess.DEVNULL))
+                with self.subTest(attention=name, causal=causal), torch.device("meta"):
+                    model = pytorch_model.TransNormer(config["model"], inspected["vocab_size"],
+                                                      config["data"]["tokens_per_sample"])
+                    self.assertEqual(
+                        {name: list(value.shape) for name, value in model.state_dict().items()},
+                        {tensor["name"]: tensor["shape"] for tensor in inspected["tensors"]})
+        self.assertLessEqual({"softmax", "diag", "norm"}, found)
+
+    def test_attentions_are_measured_beside_eager_pytorch(self):
+        sets = [word for setting in self.SMALL for word in ("--set", "model." + setting)]
+        status, answer, said = run(ROOT / "configs/tiny.json", *sets, "--attentions", "norm,softmax,t2",
+                                   "--lengths", "16,80", "--batch-size", "2", "--rounds", "1",
+                                   "--repeat", "1", "--linear-attention", "chunked", "--device",
+                                   "cpu", "--transnormer", PROGRAM, "--json")
+        self.assertEqual(status, 0, said)
+        rows = json.loads(answer)["rows"]
+        self.assertEqual([(row["attention"], row["length"], row["pytorch_linear_attention"])
+                          for row in rows],
+                         [("norm", 16, "chunked"), ("norm", 80, "chunked"), ("softmax", 16, None),
+                          ("softmax", 80, None), ("t2", 16, "chunked"), ("t2", 80, "chunked")])
+        for row in rows:
+            self.assertTrue(row["causal"])
+            self.assertEqual((row["error"], row["pytorch_error"]), (None, None))
+            self.assertAlmostEqual(row["ratio"], row["tokens_per_s"] / row["pytorch_tokens_per_s"])
+            self.assertGreater(row["peak_memory_bytes"], 10 << 20)
+            self.assertGreater(row["pytorch_peak_memory_bytes"], 10 << 20)
+
+    def test_unknown_attentions_are_the_programs_fault_to_word(self):
+        status, answer, said = run(ROOT / "configs/tiny.json", "--attentions", "nonesuch",
+                                   "--transnormer", PROGRAM)
+        self.assertEqual((status, answer), (2, ""))
+        self.assertRegex(said, "nonesuch")
+
+    def test_attentions_are_not_decoded(self):
+        status, _, said = run(ROOT / "configs/tiny.json", "--attentions", "norm", "--mode", "decode")
+        self.assertEqual(status, 2)
+        self.assertIn("--attentions: expected --mode train or infer, got decode", said)
 
     def test_decodes_in_each_type_and_batch_in_turn(self):
         sets = [word for setting in [*self.SMALL, "position=learned"]

@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import plot_bench  # noqa: E402
@@ -78,6 +79,52 @@ class Answers(unittest.TestCase):
                                                       side(64, 1.0)]))
         self.assertEqual(list(plot_bench.lines_of(mixed)),
                          ["t2, bf16", "t2, fp32", "PyTorch eager, chunked, bf16"])
+
+    def test_of_both_sides_are_two_lines_in_one_look(self):
+        points = self.points(self.write("both.json", [
+            row(64, 4.0, attention="pooled", causal=False, pytorch_tokens_per_s=2.0,
+                pytorch_tokens_per_s_median=1.0, pytorch_peak_memory_bytes=1 << 20)]))
+        self.assertEqual([(point["name"], point["pytorch"], point["best"], point["median"],
+                           point["memory"]) for point in points],
+                         [("pooled *", False, 4.0, 2.0, 1 << 28),
+                          ("pooled *", True, 2.0, 1.0, 1 << 20)])
+
+    def test_of_many_attentions_look_different(self):
+        for count in (3, 18, 40):
+            looks = plot_bench.looks(count)
+            self.assertEqual(len({tuple(look.items()) for look in looks}), count)
+        # Neighbours in the legend differ in both.
+        for one, other in zip(looks, looks[1:]):
+            self.assertNotEqual(one["color"], other["color"])
+            self.assertNotEqual(one["marker"], other["marker"])
+
+    def test_of_many_attentions_have_their_legend_beside_the_axes(self):
+        names = [f"attention {i}" for i in range(18)]
+        rows = [row(length, 1e6 / (i + length / 99), attention=name, pytorch_tokens_per_s=9e5 / length,
+                    pytorch_tokens_per_s_median=1.0, pytorch_peak_memory_bytes=length << 18)
+                for i, name in enumerate(names) for length in (512, 1024, 2048, 4096)]
+        drawn = {}
+
+        def keep(figure, out):
+            figure.canvas.draw()
+            legend, = figure.legends
+            drawn["texts"] = [text.get_text() for text in legend.get_texts()]
+            drawn["legend"] = legend.get_window_extent()
+            drawn["axes"] = [axes.get_tightbbox() for axes in figure.axes]
+            drawn["scales"] = {scale for axes in figure.axes
+                               for scale in (axes.get_xscale(), axes.get_yscale())}
+            drawn["lines"] = [len(axes.get_lines()) for axes in figure.axes]
+            drawn["figure"] = figure.bbox
+
+        with mock.patch.object(plot_bench, "save_picture", keep):
+            plot_bench.draw(self.points(self.write("many.json", rows)), self.folder / "out.png")
+        self.assertEqual(drawn["texts"], [*names, "PyTorch eager"])
+        self.assertEqual(drawn["scales"], {"log"})
+        self.assertEqual(drawn["lines"], [36, 36])
+        for axes in drawn["axes"]:
+            self.assertFalse(drawn["legend"].overlaps(axes))
+        self.assertGreaterEqual(drawn["legend"].y0, drawn["figure"].y0)
+        self.assertLessEqual(drawn["legend"].x1, drawn["figure"].x1)
 
     def test_are_drawn(self):
         self.picture(self.write("bench.csv", [row(64, 5000.0), row(16384, 400.0)]),

@@ -14,4 +14,12 @@ struct Abilities {
   bool sequence_parallel = false;  // works where each rank has a part of the sequence
 };
 
+// How an attention's scores s become the weights p of the values, for analysis.
+enum class Weighting {
+  other,
+  softmax,       // p = exp(s) / sum exp(s)
+  linear,        // p = s / sum s
+  unnormalised,  // p = s, or s where it is positive
+};
+
 }  // namespace transnormer

@@ -65,6 +65,12 @@ Projected ProjectedAttention::project(const at::Tensor& queries, const at::Tenso
 at::Tensor ProjectedAttention::attended(const Projected& in, const ForwardContext& context,
                                         AttentionState* state) {
   const at::Tensor merged = attend(in, context, state).flatten(2);
+  if (context.observer != nullptr && state == nullptr) {
+    const at::NoGradGuard no_gradients;
+    const Projected met = scored(in, context);
+    context.observer->on_attention(
+        {.q = in.q, .k = in.k, .v = in.v, .merged = merged, .scored_q = met.q, .scored_k = met.k});
+  }
   return out_->forward(finish(merged, in.x, context), context.compute);
 }
 
@@ -80,7 +86,19 @@ at::Tensor ProjectedAttention::forward_from(const at::Tensor& queries, const at:
 
 at::Tensor ProjectedAttention::finish(const at::Tensor& merged, const at::Tensor&,
                                       const ForwardContext& context) {
-  return output_norm_ ? output_norm_->forward(merged, context.compute) : merged;
+  if (!output_norm_) {
+    return merged;
+  }
+  at::Tensor normed = output_norm_->forward(merged, context.compute);
+  if (context.observer != nullptr) {
+    context.observer->on_normed(normed);
+  }
+  return normed;
+}
+
+Projected ProjectedAttention::scored(const Projected& in, const ForwardContext& context) const {
+  const ops::Encoding encoded = encoding(context);
+  return {.q = ops::encode(in.q, encoded), .k = ops::encode(in.k, encoded), .v = in.v, .x = in.x};
 }
 
 at::Tensor ProjectedAttention::weights(const at::Tensor& x, const ForwardContext& context) {

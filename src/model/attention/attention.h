@@ -130,6 +130,10 @@ class ProjectedAttention : public Attention {
   [[nodiscard]] virtual at::Tensor attend(const Projected& in, const ForwardContext& context,
                                           AttentionState* state) = 0;
 
+  // q and k as they meet, so that scores are their products but for a scale: what
+  // ForwardContext::observer is told. By LRPE, where the model has it, unless overridden.
+  [[nodiscard]] virtual Projected scored(const Projected& in, const ForwardContext& context) const;
+
   // The merged heads, [batch, time, heads * value_dim], before the output projection: their norm,
   // unless overridden.
   [[nodiscard]] virtual at::Tensor finish(const at::Tensor& merged, const at::Tensor& x,

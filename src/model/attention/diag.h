@@ -25,6 +25,9 @@ struct DiagAttentionConfig {
   NormKind output_norm = NormKind::none;
 
   void visit(FieldVisitor& visitor);
+  [[nodiscard]] Weighting weighting() const {
+    return score == ScoreKind::softmax ? Weighting::softmax : Weighting::unnormalised;
+  }
   // Parts of a sequence are made of whole blocks.
   [[nodiscard]] std::int64_t part_multiple() const { return block; }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;

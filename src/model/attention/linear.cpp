@@ -164,11 +164,16 @@ class LinearAttention : public ProjectedAttention {
         return band.apply(weights, x[2]);
       }
       const at::Tensor sum = (x[3].is_same(x[0]) ? weights : seen(x[3], x[4])).sum(-1, true);
-      const at::Tensor divided = weights / (exact() ? sum : sum.clamp_min(kFloor));
+      const at::Tensor divided = weights / divisor(sum);
       return band.apply(divided.to(at::kFloat), x[2]);
     };
     return ops::by_rows(context.visibility, {in.q, in.k, in.v}, of_rows, encoding(context), prepare)
         .to(in.q.scalar_type());
+  }
+
+  // What weights are divided by. Exact sums are zero in the place of no token only.
+  [[nodiscard]] at::Tensor divisor(const at::Tensor& sum) const {
+    return exact() ? sum.masked_fill(sum == 0, 1) : sum.clamp_min(kFloor);
   }
 
   // band.scores, or the same in double.
@@ -209,7 +214,7 @@ class LinearAttention : public ProjectedAttention {
     at::Tensor weights = seen(turned(q, lrpe), turned(k, from_past));
     if (config_.denominator) {
       const at::Tensor sum = seen(q, k).sum(-1, true);
-      weights = weights / (exact() ? sum : sum.clamp_min(kFloor));
+      weights = weights / divisor(sum);
     }
     const std::int64_t kept = std::min(past + time, state.kept);
     state.keys = keys.narrow(1, past + time - kept, kept).clone();

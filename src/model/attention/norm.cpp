@@ -100,6 +100,13 @@ class NormAttention : public ProjectedAttention {
     return gate_ ? normed * activated(gate_->forward(x, context.compute)) : normed;
   }
 
+  [[nodiscard]] Projected scored(const Projected& in,
+                                 const ForwardContext& context) const override {
+    ops::Encoding encoded = encoding(context);
+    encoded.feature = config_.kernel;
+    return {.q = ops::encode(in.q, encoded), .k = ops::encode(in.k, encoded), .v = in.v, .x = in.x};
+  }
+
  private:
   [[nodiscard]] at::Tensor activated(const at::Tensor& gate) const {
     switch (config_.gate) {

@@ -31,6 +31,7 @@ struct NormAttentionConfig {
   GateKind gate = GateKind::none;
 
   void visit(FieldVisitor& visitor);
+  [[nodiscard]] Weighting weighting() const { return Weighting::unnormalised; }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const NormAttentionConfig&) const = default;
 };

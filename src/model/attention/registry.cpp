@@ -120,6 +120,17 @@ std::vector<std::string> unfit_attentions(const ModelConfig& config, const Model
   return faults;
 }
 
+std::vector<std::string> idle_settings(const ModelConfig& config) {
+  std::vector<std::string> idle;
+  for (const Used& used : used_attentions(config)) {
+    const std::string name = "the attention \"" + used.config->name() + "\" (" + used.key + ")";
+    if (config.lrpe && !abilities(*used.config).lrpe) {
+      idle.push_back("model.lrpe: " + name + " has no learned rotary positions");
+    }
+  }
+  return idle;
+}
+
 std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,
                                                      std::int64_t tokens_per_sample,
                                                      std::int64_t ranks) {

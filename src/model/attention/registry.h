@@ -7,6 +7,8 @@
 //   std::int64_t part_multiple() const;  // where a part of a sequence is not of any length
 //   // Where settings may not fit together or the model: what is wrong, "KEY: expected ..".
 //   std::vector<std::string> faults(const AttentionSettings& settings) const;
+//   // Where scores become weights in one of the known ways; a setting `denominator` tells it, too.
+//   Weighting weighting() const;
 // (or, if it is a block of its own: std::shared_ptr<Block> make(const BlockSettings&) const), the
 // module, and at the end, in the namespace of the settings,
 //   [[maybe_unused]] const bool kAdded = add_attention<MyAttentionConfig>();
@@ -42,6 +44,7 @@ struct AttentionKind {
   std::function<std::int64_t(const UnionValue&)> part_multiple;
   // Empty where any settings serve.
   std::function<std::vector<std::string>(const UnionValue&, const AttentionSettings&)> faults;
+  std::function<Weighting(const UnionValue&)> weighting;
 };
 
 void add_kind(const std::string& name, AttentionKind kind);
@@ -56,12 +59,16 @@ bool add_attention() {
                      .make = {},
                      .make_block = {},
                      .part_multiple = [](const UnionValue&) { return std::int64_t{1}; },
-                     .faults = {}};
+                     .faults = {},
+                     .weighting = [](const UnionValue&) { return Weighting::other; }};
   if constexpr (requires(const S& s) { s.abilities(); }) {
     kind.abilities_of = [](const UnionValue& config) { return config.get<S>().abilities(); };
   }
   if constexpr (requires(const S& s) { s.part_multiple(); }) {
     kind.part_multiple = [](const UnionValue& config) { return config.get<S>().part_multiple(); };
+  }
+  if constexpr (requires(const S& s) { s.weighting(); }) {
+    kind.weighting = [](const UnionValue& config) { return config.get<S>().weighting(); };
   }
   if constexpr (requires(const S& s, const AttentionSettings& settings) { s.faults(settings); }) {
     kind.faults = [](const UnionValue& config, const AttentionSettings& settings) {
@@ -97,10 +104,18 @@ bool add_attention() {
 // For attentions that are no block of their own.
 [[nodiscard]] std::shared_ptr<Attention> make_attention(const UnionValue& config,
                                                         const AttentionSettings& settings);
+[[nodiscard]] inline std::shared_ptr<Attention> make_attention(const AttentionConfig& config,
+                                                               const AttentionSettings& settings) {
+  return make_attention(static_cast<const UnionValue&>(config), settings);
+}
 
 // The block of a layer with this attention.
 [[nodiscard]] std::shared_ptr<Block> make_block(const UnionValue& config,
                                                 const BlockSettings& settings);
+[[nodiscard]] inline std::shared_ptr<Block> make_block(const AttentionConfig& config,
+                                                       const BlockSettings& settings) {
+  return make_block(static_cast<const UnionValue&>(config), settings);
+}
 
 // That of the layer `index`: its attention is model.early or model.late.
 [[nodiscard]] std::shared_ptr<Block> make_layer(const ModelConfig& config, const ModelSize& size,
@@ -110,6 +125,9 @@ bool add_attention() {
 // settings do not fit.
 [[nodiscard]] std::vector<std::string> unfit_attentions(const ModelConfig& config,
                                                         const ModelSize& size);
+
+// One line for each setting of the model that an attention of it does not heed.
+[[nodiscard]] std::vector<std::string> idle_settings(const ModelConfig& config);
 
 // One line for each reason why so many ranks cannot share each sequence; none for one rank.
 [[nodiscard]] std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,

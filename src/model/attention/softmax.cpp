@@ -19,6 +19,7 @@ struct SoftmaxAttentionConfig {
   static constexpr Abilities kAbilities{};
 
   void visit(FieldVisitor&) {}
+  [[nodiscard]] Weighting weighting() const { return Weighting::softmax; }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const SoftmaxAttentionConfig&) const = default;
 };

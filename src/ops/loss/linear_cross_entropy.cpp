@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "ops/loss/linear_cross_entropy_tensor.h"
@@ -76,22 +77,30 @@ struct Pass {
   at::Tensor d_hidden;  // in hidden's type
 };
 
-// The whole pass; d(weight) is added to `d_weight` where that is defined.
-Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targets,
+// Sums of gradients, or undefined where they are not wanted.
+struct LayerGradients {
+  at::Tensor weight{};
+  at::Tensor bias{};
+};
+
+// The whole pass; d(weight) and d(bias) are added to what is defined of `sums`.
+Pass pass(const at::Tensor& hidden, const OutputLayer& output, const at::Tensor& targets,
           const LinearCrossEntropyOptions& options, bool with_d_hidden,
-          const at::Tensor& d_weight) {
+          const LayerGradients& sums = {}) {
   const std::int64_t tokens = hidden.size(0);
-  const std::int64_t vocab_size = weight.value().size(0);
+  const std::int64_t vocab_size = output.weight.value().size(0);
   check_targets(targets, vocab_size);
   const at::Tensor input = product_operand(hidden, options.compute);
-  const at::Tensor weights = weight.operand(options.compute);
+  const at::Tensor weights = output.weight.operand(options.compute);
+  const at::Tensor biases =
+      output.bias.defined() ? output.bias.operand(options.compute) : at::Tensor();
   const at::Tensor wanted = targets.contiguous();
   Pass result;
   result.losses = at::empty({tokens}, hidden.options().dtype(at::kFloat));
   if (with_d_hidden) {
     result.d_hidden = at::empty(input.sizes(), input.options());
   }
-  const bool with_gradient = with_d_hidden || d_weight.defined();
+  const bool with_gradient = with_d_hidden || sums.weight.defined() || sums.bias.defined();
   const at::Tensor scale = with_gradient ? scale_on(hidden, options) : at::Tensor();
   const std::int64_t rows =
       std::min(std::max<std::int64_t>(tokens, 1),
@@ -103,7 +112,11 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
     const std::int64_t last = std::min(first + rows, tokens);
     const at::Tensor part = input.slice(0, first, last);
     at::Tensor logits = buffer.narrow(0, 0, last - first);
-    at::mm_out(logits, part, weights.t());
+    if (biases.defined()) {
+      at::addmm_out(logits, biases, part, weights.t());
+    } else {
+      at::mm_out(logits, part, weights.t());
+    }
     at::Tensor losses = result.losses.slice(0, first, last);
     loss_of_slice(logits, wanted.slice(0, first, last), losses, scale);
     if (with_gradient && half_by_float(hidden.device(), options.compute)) {
@@ -113,8 +126,11 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
       at::Tensor d_part = result.d_hidden.slice(0, first, last);
       at::mm_out(d_part, logits, weights);
     }
-    if (d_weight.defined()) {
-      add_weight_gradient(d_weight, logits, part);
+    if (sums.weight.defined()) {
+      add_weight_gradient(sums.weight, logits, part);
+    }
+    if (sums.bias.defined()) {
+      add_bias_gradient(sums.bias, logits);
     }
   }
   if (with_d_hidden) {
@@ -127,17 +143,29 @@ Pass pass(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targ
 struct Wanted {
   bool d_hidden = false;
   bool d_weight = false;
+  bool d_bias = false;
 };
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static variable_list forward(AutogradContext* context, const at::Tensor& hidden,
-                               const at::Tensor&, const Weight& weight, const at::Tensor& targets,
+                               const at::Tensor&, const std::optional<at::Tensor>&,
+                               const OutputLayer& output, const at::Tensor& targets,
                                const LinearCrossEntropyOptions& options, const Wanted& wanted) {
-    const bool gathers = wanted.d_weight && weight.gathers_gradient();
-    const at::Tensor d_weight = wanted.d_weight ? gradient_sum(weight) : at::Tensor();
-    const Pass done = pass(hidden, weight, targets, options, wanted.d_hidden, d_weight);
-    context->save_for_backward({done.d_hidden, gathers ? at::Tensor() : d_weight});
-    carry(context, gathers);
+    LayerGradients sums;
+    if (wanted.d_weight) {
+      sums.weight = gradient_sum(output.weight);
+    }
+    if (wanted.d_bias) {
+      sums.bias = gradient_sum(output.bias);
+    }
+    const Pass done = pass(hidden, output, targets, options, wanted.d_hidden, sums);
+    const auto left = [](bool wants, const Weight& weight, const at::Tensor& sum) {
+      return wants && weight.gathers_gradient() ? at::Tensor() : sum;
+    };
+    context->save_for_backward({done.d_hidden, left(wanted.d_weight, output.weight, sums.weight),
+                                left(wanted.d_bias, output.bias, sums.bias)});
+    carry(context, (wanted.d_weight && output.weight.gathers_gradient()) ||
+                       (wanted.d_bias && output.bias.gathers_gradient()));
     at::Tensor nll = done.losses.sum(at::kDouble);
     context->mark_non_differentiable({nll});
     return {(nll * scale_on(hidden, options)).to(at::kFloat), nll};
@@ -154,29 +182,32 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     const auto scaled = [&given](const at::Tensor& x) {
       return x.defined() ? (x * given).to(x.scalar_type()) : x;
     };
-    return {scaled(saved[0]), scaled(saved[1]), {}, {}, {}, {}};
+    return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const Weight& weight,
+CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const OutputLayer& output,
                                   const at::Tensor& targets,
                                   const LinearCrossEntropyOptions& options) {
   Wanted wanted;
   if (at::GradMode::is_enabled()) {
     wanted.d_hidden = hidden.requires_grad();
-    wanted.d_weight = weight.anchor().requires_grad();
+    wanted.d_weight = output.weight.anchor().requires_grad();
+    wanted.d_bias = output.bias.defined() && output.bias.anchor().requires_grad();
   }
-  const variable_list result =
-      LinearCrossEntropy::apply(hidden, weight.anchor(), weight, targets, options, wanted);
+  const variable_list result = LinearCrossEntropy::apply(
+      hidden, output.weight.anchor(),
+      output.bias.defined() ? std::optional(output.bias.anchor()) : std::nullopt, output, targets,
+      options, wanted);
   return {result[0], result[1]};
 }
 
-at::Tensor token_losses(const at::Tensor& hidden, const Weight& weight, const at::Tensor& targets,
-                        const LinearCrossEntropyOptions& options) {
+at::Tensor token_losses(const at::Tensor& hidden, const OutputLayer& output,
+                        const at::Tensor& targets, const LinearCrossEntropyOptions& options) {
   const at::NoGradGuard no_gradients;
-  return pass(hidden, weight, targets, options, false, {}).losses;
+  return pass(hidden, output, targets, options, false).losses;
 }
 
 }  // namespace transnormer::ops

@@ -11,6 +11,16 @@
 
 namespace transnormer::ops {
 
+// logits = hidden weight^T + bias. weight: [vocab_size, dim]; bias: [vocab_size] or undefined;
+// fp32.
+struct OutputLayer {
+  OutputLayer(const Weight& of_words, const Weight& of_biases = {})  // NOLINT: implicit
+      : weight(of_words), bias(of_biases) {}
+  OutputLayer(const at::Tensor& of_words) : weight(of_words) {}  // NOLINT: implicit
+  Weight weight;
+  Weight bias;
+};
+
 struct LinearCrossEntropyOptions {
   at::ScalarType compute = at::kFloat;  // type of the products
   // Multiplies the summed loss and its gradients: an fp32 scalar on the device of `hidden`, read
@@ -26,17 +36,17 @@ struct CrossEntropy {
   at::Tensor nll;   // sum of -log p(target), unscaled, fp64 scalar, no gradient
 };
 
-// hidden: [tokens, dim]; weight: [vocab_size, dim], fp32; targets: [tokens], int64, -1 = ignored.
-// d(weight) is added to the weight's gradient here, in the forward pass, where the weight gathers
-// it (see ops::Weight), and backward() adds nothing to it: a second buffer of its size is never
-// needed. The loss must then be differentiated once, with a gradient of 1; `scale` is the way to
-// weigh it. Throws c10::Error for a target that is no word.
-[[nodiscard]] CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const Weight& weight,
+// hidden: [tokens, dim]; targets: [tokens], int64, -1 = ignored. d(weight) is added to the weight's
+// gradient here, in the forward pass, where the weight gathers it (see ops::Weight), and backward()
+// adds nothing to it: a second buffer of its size is never needed; so is d(bias). The loss must
+// then be differentiated once, with a gradient of 1; `scale` is the way to weigh it. Throws
+// c10::Error for a target that is no word.
+[[nodiscard]] CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const OutputLayer& output,
                                                 const at::Tensor& targets,
                                                 const LinearCrossEntropyOptions& options);
 
 // -log p(target) of each token, fp32 [tokens], 0 where ignored; no gradients, same slices.
-[[nodiscard]] at::Tensor token_losses(const at::Tensor& hidden, const Weight& weight,
+[[nodiscard]] at::Tensor token_losses(const at::Tensor& hidden, const OutputLayer& output,
                                       const at::Tensor& targets,
                                       const LinearCrossEntropyOptions& options);
 
