@@ -5,7 +5,7 @@ usage: study.py NAME [--scale cpu|gpu|paper] [--seeds N] [--out DIR] [--table-on
 NAME is one of configs/studies/*.json (configs/studies/README.md says what each compares), or a file
 of that kind. Every run is a run directory of its own in DIR (runs/studies/NAME); DIR/table.md is
 written anew after each, DIR/results.json and the PNGs at the end. --table-only makes them from what
-is there.
+is there. TRANSNORMER_PROGRAM in the environment names another program than build/transnormer.
 """
 
 import argparse

@@ -99,10 +99,20 @@ def draw_curves(results, out, curve, title, across):
         if mine:
             draw_curve(axes, mine, colour_of(study, row), row.label)
     if curve is loss_curve:
+        leave_out_the_start(axes)
         add_perplexity_axis(axes)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     save_picture(figure, out)
     return out
+
+
+def leave_out_the_start(axes):
+    """The fall of the first updates would leave no room for what tells the rows apart."""
+    lines = [line.get_ydata() for line in axes.lines]
+    top, bottom = max(line[len(line) // 10] for line in lines), min(min(line) for line in lines)
+    room = 0.05 * (top - bottom)
+    if room > 0:
+        axes.set_ylim(bottom - room, top + room)
 
 
 def draw_curve(axes, curves, colour, label):

@@ -225,7 +225,8 @@ def measure_speed(job, study, program):
 
 def describe_machine():
     """Cores and widest instructions; the GPU where there is one."""
-    words = [f"{len(os.sched_getaffinity(0))} cores"]
+    count = len(os.sched_getaffinity(0))
+    words = [f"{count} core{'s' if count > 1 else ''}"]
     cpu = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     fields = dict(line.split(":", 1) for line in cpu.splitlines() if ":" in line)
     fields = {key.strip(): value.strip() for key, value in fields.items()}
