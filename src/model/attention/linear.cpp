@@ -111,6 +111,17 @@ class LinearAttention : public ProjectedAttention {
                                       options(context));
   }
 
+  // With features; e^x is not formed by itself where it is exact.
+  [[nodiscard]] Projected scored(const Projected& in,
+                                 const ForwardContext& context) const override {
+    ops::Encoding encoded = encoding(context);
+    encoded.feature = config_.kernel;
+    Projected met = in;
+    met.q = ops::encode(in.q.to(at::kFloat), encoded);
+    met.k = ops::encode(in.k.to(at::kFloat), encoded);
+    return met;
+  }
+
  private:
   // e^x under a division.
   [[nodiscard]] bool exact() const {
