@@ -54,6 +54,11 @@ at::Tensor layer_norm_forward(const at::Tensor& x, const at::Tensor& gain, const
       .to(result);
 }
 
+at::Tensor gated_srms_forward(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& gate,
+                              double eps, at::ScalarType result) {
+  return srms_forward(x, eps, at::kFloat).mul_(gain).mul_((x * gate).sigmoid_()).to(result);
+}
+
 struct SrmsNorm : torch::autograd::Function<SrmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, double eps,
                             at::ScalarType result) {
@@ -82,6 +87,33 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     const at::Tensor g = gradients[0].to(at::kFloat);
     const at::Tensor d_gain = sum_of_rows(g * srms_forward(saved[0], eps, at::kFloat));
     return {srms_norm_backward(g * saved[1], saved[0], eps), d_gain, {}, {}};
+  }
+};
+
+struct GatedSrmsNorm : torch::autograd::Function<GatedSrmsNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& gain,
+                            const at::Tensor& gate, double eps, at::ScalarType result) {
+    context->save_for_backward({x, gain, gate});
+    carry(context, eps);
+    return gated_srms_forward(x, gain, gate, eps, result);
+  }
+
+  // Of y = gain n(x) s(gate x): with respect to n, and to s = sigmoid(z), whose own is s (1 - s).
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const double eps = carried<double>(context);
+    const at::Tensor x = saved[0].to(at::kFloat);
+    const at::Tensor& gain = saved[1];
+    const at::Tensor& gate = saved[2];
+    const at::Tensor g = gradients[0].to(at::kFloat);
+    const at::Tensor open = (x * gate).sigmoid_();
+    const at::Tensor g_open = g * open;
+    const at::Tensor along = g_open * srms_forward(x, eps, at::kFloat);
+    const at::Tensor d_gain = sum_of_rows(along);
+    const at::Tensor d_z = (1 - open).mul_(along).mul_(gain);
+    const at::Tensor d_gate = sum_of_rows(d_z * x);
+    const at::Tensor d_x = srms_norm_backward(g_open * gain, x, eps) + d_z * gate;
+    return {d_x.to(saved[0].scalar_type()), d_gain, d_gate, {}, {}};
   }
 };
 
@@ -118,6 +150,12 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps,
                     at::ScalarType result) {
   return at::GradMode::is_enabled() ? RmsNorm::apply(x, gain, eps, result)
                                     : rms_forward(x, gain, eps, result);
+}
+
+at::Tensor gated_srms_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& gate,
+                           double eps, at::ScalarType result) {
+  return at::GradMode::is_enabled() ? GatedSrmsNorm::apply(x, gain, gate, eps, result)
+                                    : gated_srms_forward(x, gain, gate, eps, result);
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,

@@ -16,6 +16,11 @@ namespace transnormer::ops {
 [[nodiscard]] at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gain, double eps,
                                   at::ScalarType result);
 
+// The gated norm of ReLA, gain * x / sqrt(mean(x^2) + eps) * sigmoid(gate * x); gain, gate: [last],
+// fp32. Keeps x and recomputes the rest.
+[[nodiscard]] at::Tensor gated_srms_norm(const at::Tensor& x, const at::Tensor& gain,
+                                         const at::Tensor& gate, double eps, at::ScalarType result);
+
 // LayerNorm: gain * (x - mean) / sqrt(var + eps) + bias.
 [[nodiscard]] at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain,
                                     const at::Tensor& bias, double eps, at::ScalarType result);

@@ -13,10 +13,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Blocks this long are products of a good size, and not much more than the window is wasted.
-constexpr std::int64_t kShortestBlock = 32;
-constexpr std::int64_t kLongestBlock = 128;
-
 struct BandScores : torch::autograd::Function<BandScores> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const Band& band) {

@@ -10,8 +10,9 @@
 // i * block() - before() on. So a tensor of scores or weights is [rows, heads, blocks(), block(),
 // span()]: element (i, a, s) is of the query at i * block() + a and the key at i * block() -
 // before() + s, which may lie in front of the first token or behind the last one; then it is
-// hidden. block() is between 32 and 128 unless the rows are shorter, so that span() is at most 2
-// windows (causal) or 3, or a few dozen keys more for small windows.
+// hidden. block() is between 32 and 128 (products of a good size, with little waste) unless the
+// rows are shorter, so that span() is at most 2 windows (causal) or 3, or a few dozen keys more for
+// small windows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +23,9 @@ namespace transnormer::ops {
 
 class Band {
  public:
+  static constexpr std::int64_t kShortestBlock = 32;
+  static constexpr std::int64_t kLongestBlock = 128;
+
   // Of rows of `time` places. A query at i sees the keys j with i - window < j <= i if `causal`,
   // else |i - j| < window, of the tokens there are. lengths: int64 [rows], the tokens of each row,
   // or undefined where all are full, as OfRows has them. window at least 1.
