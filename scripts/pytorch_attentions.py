@@ -381,7 +381,8 @@ class ReformerAttention(Attention):
         self.register_buffer("fresh", self.draw(), persistent=False)
 
     def projected(self, x, queries):
-        q, v = (projection(x).unflatten(-1, (self.heads, -1))
+        # As published, without the biases, which are idle like the projection of the keys.
+        q, v = (F.linear(x, projection.weight).unflatten(-1, (self.heads, -1))
                 for projection in (self.q_proj, self.v_proj))
         return q, q, v
 
@@ -478,7 +479,7 @@ class TransformerLsAttention(Attention):
             self.distance_proj, self.chunk_distance_proj = (nn.Linear(inner, inner)
                                                             for _ in range(2))
             self.key_bias, self.distance_bias = (
-                nn.Parameter(torch.randn(self.heads, self.head_dim) * 0.02) for _ in range(2))
+                nn.Parameter(torch.randn(inner) * 0.02) for _ in range(2))
 
     def normalised(self, norm, x):
         """A norm over all heads of [batch, time, heads, head_dim]."""
@@ -522,9 +523,9 @@ class TransformerLsAttention(Attention):
         seen = exists & (distance >= 0) & (distance < window)
         near_k, near_v = (with_neighbours(cut(self.normalised(self.window_norm, y), window), 1, 0)
                           for y in (k, v))
-        by_distance = cut(q + self.distance_bias, window) @ \
+        by_distance = cut(q + self.distance_bias.view(self.heads, -1), window) @ \
             self.relative(self.distance_proj, window, q).mT
-        near = cut(q + self.key_bias, window) @ near_k.mT + by_distance.gather(
+        near = cut(q + self.key_bias.view(self.heads, -1), window) @ near_k.mT + by_distance.gather(
             -1, distance.clamp(0, window - 1)[:, None].expand(*by_distance.shape[:-1], -1))
         seen = seen | (queries >= time)  # padding sees anything rather than nothing
         near = near.masked_fill(~seen[:, None], -math.inf)

@@ -26,7 +26,7 @@ struct RelaAttentionConfig {
   void visit(FieldVisitor& visitor) {
     visitor.flag({"gated",
                   "Norm of the merged heads with a gain and a gate, scale norm(x) sigmoid(gate x); "
-                  "else SimpleRMSNorm"},
+                  "else scale norm(x)"},
                  gated);
   }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
@@ -38,22 +38,18 @@ struct RelaAttentionConfig {
 class RelaAttention : public ProjectedAttention, public Initializable {
  public:
   RelaAttention(const RelaAttentionConfig& config, const AttentionSettings& settings)
-      : ProjectedAttention(settings, usual_heads(settings), 1,
-                           config.gated ? NormKind::none : NormKind::srms),
-        scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))) {
+      : ProjectedAttention(settings, usual_heads(settings), 1, NormKind::none),
+        scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))),
+        gain_(register_parameter("scale", one_a_number(settings))) {
     if (config.gated) {
-      const auto one_a_number = [&] {
-        return at::empty({settings.inner_dim()}, at::device(settings.device));
-      };
-      gain_ = register_parameter("scale", one_a_number());
-      gate_ = register_parameter("gate", one_a_number());
+      gate_ = register_parameter("gate", one_a_number(settings));
     }
   }
 
   void initialize(const Initializer&, const std::string&) override {
     const at::NoGradGuard no_gradients;
-    if (gain_.defined()) {
-      gain_.fill_(1);
+    gain_.fill_(1);
+    if (gate_.defined()) {
       gate_.fill_(1);
     }
   }
@@ -73,9 +69,7 @@ class RelaAttention : public ProjectedAttention, public Initializable {
 
   [[nodiscard]] std::vector<ParameterGroup> groups() const override {
     std::vector<ParameterGroup> all = ProjectedAttention::groups();
-    if (gain_.defined()) {
-      all.push_back({"gated_norm", {gain_, gate_}});
-    }
+    all.push_back({"gated_norm", parameters(/*recurse=*/false)});
     return all;
   }
 
@@ -106,17 +100,21 @@ class RelaAttention : public ProjectedAttention, public Initializable {
                                ScoreKind::relu, scale_);
   }
 
-  [[nodiscard]] at::Tensor finish(const at::Tensor& merged, const at::Tensor& x,
+  [[nodiscard]] at::Tensor finish(const at::Tensor& merged, const at::Tensor&,
                                   const ForwardContext& context) override {
-    return gain_.defined()
-               ? ops::gated_srms_norm(merged, gain_, gate_, settings().norm_eps, context.compute)
-               : ProjectedAttention::finish(merged, x, context);
+    const double eps = settings().norm_eps;
+    return gate_.defined() ? ops::gated_srms_norm(merged, gain_, gate_, eps, context.compute)
+                           : ops::rms_norm(merged, gain_, eps, context.compute);
   }
 
  private:
+  static at::Tensor one_a_number(const AttentionSettings& settings) {
+    return at::empty({settings.inner_dim()}, at::device(settings.device));
+  }
+
   double scale_;
   at::Tensor gain_;
-  at::Tensor gate_;
+  at::Tensor gate_;  // undefined without
 };
 
 std::shared_ptr<Attention> RelaAttentionConfig::make(const AttentionSettings& settings) const {

@@ -34,11 +34,7 @@ at::Tensor projected(Attention& attention, const at::Tensor& x, std::int64_t hea
   const at::Tensor all = attention.named_parameters()["projection"].to(at::kDouble)[head];
   std::vector<at::Tensor> sums;
   for (std::int64_t r = 0; r < all.size(0); ++r) {
-    at::Tensor sum = at::zeros_like(x[0]);
-    for (std::int64_t t = 0; t < x.size(0); ++t) {
-      sum = sum + all[r][t] * x[t];
-    }
-    sums.push_back(sum);
+    sums.push_back(at::mv(x.t(), all[r].slice(0, 0, x.size(0))));
   }
   return at::stack(sums);
 }

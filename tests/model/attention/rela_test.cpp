@@ -40,9 +40,10 @@ Plain plain(Attention& attention, bool causal) {
               [&attention](const at::Tensor& x) {
                 const at::Tensor n = x / at::sqrt(x.square().mean(-1, true) + kEps);
                 const auto parameters = attention.named_parameters();
-                return parameters.contains("scale")
-                           ? parameters["scale"] * n * at::sigmoid(parameters["gate"] * x)
-                           : n;
+                const at::Tensor gained = parameters["scale"] * n;
+                return parameters.contains("gate")
+                           ? gained * at::sigmoid(parameters["gate"] * x)
+                           : gained;
               }};
 }
 
@@ -86,6 +87,9 @@ TEST(Rela, InHalfStaysRightWhereItsSumsAreBeyondHalf) {
     for (const auto& parameter : parameters) {
       parameter.value().zero_();
     }
+    if (parameters.contains("scale")) {
+      parameters["scale"].fill_(1);
+    }
     parameters["q_proj.bias"].fill_(8);
     parameters["k_proj.bias"].fill_(8);
     parameters["v_proj.bias"].fill_(1);
@@ -107,7 +111,7 @@ TEST(Rela, DropsWeightsByTheirPlace) {
   }
 }
 
-TEST(Rela, HasAGainAndAGateThatStartAtOneOrNone) {
+TEST(Rela, HasAGainAndAGateThatStartAtOneOrTheGainAlone) {
   const auto count = [](const Attention& attention) {
     std::int64_t numbers = 0;
     for (const at::Tensor& parameter : attention.parameters()) {
@@ -117,7 +121,7 @@ TEST(Rela, HasAGainAndAGateThatStartAtOneOrNone) {
   };
   const auto gated = make(kGated, false);
   EXPECT_EQ(count(*gated), 4 * (kDim * kDim + kDim) + 2 * kDim);
-  EXPECT_EQ(count(*make(kPlain, false)), 4 * (kDim * kDim + kDim));
+  EXPECT_EQ(count(*make(kPlain, false)), 4 * (kDim * kDim + kDim) + kDim);
   dynamic_cast<Initializable&>(*gated).initialize(Initializer(1), "");
   EXPECT_TRUE(at::equal(gated->named_parameters()["scale"], at::ones({kDim})));
   EXPECT_TRUE(at::equal(gated->named_parameters()["gate"], at::ones({kDim})));
