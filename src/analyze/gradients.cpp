@@ -78,7 +78,7 @@ class LayerMeasurement {
     const std::vector<std::int64_t> heads = selection.heads_of(result_.layer, all.size(0));
     const at::Tensor weights = heads_chosen(all, 0, heads);
     if (result_.weighting == Weighting::softmax) {
-      result_.largest = std::max(result_.largest, largest_softmax_gradient(weights));
+      raise(result_.largest, largest_softmax_gradient(weights));
     } else if (result_.weighting == Weighting::linear && scores != nullptr) {
       add_linear(weights, heads_chosen(weights_of(*scores, result_.layer, record), 0, heads));
     } else {
@@ -99,7 +99,7 @@ class LayerMeasurement {
   void add_linear(const at::Tensor& weights, const at::Tensor& scores) {
     for (std::int64_t head = 0; head < weights.size(0); ++head) {
       LinearGradients found = linear_gradients(shares(weights[head]), scores[head]);
-      result_.largest = std::max(result_.largest, found.largest);
+      raise(result_.largest, found.largest);
       raise(result_.bound, found.bound);
       bounds_.insert(bounds_.end(), found.bounds.begin(), found.bounds.end());
     }
@@ -118,7 +118,7 @@ class LayerMeasurement {
       const at::Tensor all =
           score_gradients(gradient.select(1, heads[i]), values.select(1, heads[i]));
       const at::Tensor seen = weights[static_cast<std::int64_t>(i)].ne(0);
-      result_.largest = std::max(result_.largest, all.mul(seen).abs().max().item<double>());
+      raise(result_.largest, all.mul(seen).abs().max().item<double>());
     }
     if (result_.weighting != Weighting::unnormalised || !attention.normed.defined()) {
       return;

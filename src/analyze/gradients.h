@@ -42,8 +42,8 @@ struct LayerGradients {
   // "dp/ds", or "dL/ds" of the mean loss of the next token; "dL/dw" where the scores behind the
   // weights w are not known.
   std::string quantity;
-  double largest = 0;                                              // that occurs
-  double bound = std::numeric_limits<double>::quiet_NaN();         // not a number: none
+  double largest = std::numeric_limits<double>::quiet_NaN();  // that occurs; not a number: unknown
+  double bound = std::numeric_limits<double>::quiet_NaN();    // not a number: none
   double median_bound = std::numeric_limits<double>::quiet_NaN();  // where each pair has its own
   double c1 = std::numeric_limits<double>::quiet_NaN();
   double c2 = std::numeric_limits<double>::quiet_NaN();

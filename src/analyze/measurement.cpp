@@ -162,6 +162,7 @@ LinePlot plot_of(const std::vector<LayerGradients>& layers) {
   LinePlot plot{.title = "Gradients of attention weights, and their bounds",
                 .x_label = "layer",
                 .y_label = "largest absolute value",
+                .whole_x = true,
                 .log_y = true,
                 .curves = {curve("dp/ds, bound", false, &LayerGradients::bound),
                            curve("dp/ds, occurs", false, &LayerGradients::largest),

@@ -104,6 +104,13 @@ class Axis {
     return rounded;
   }
 
+  // With ticks at whole numbers only.
+  [[nodiscard]] Axis of_whole_numbers() const {
+    Axis whole = *this;
+    whole.least_step_ = 1;
+    return whole;
+  }
+
   [[nodiscard]] std::vector<double> ticks() const {
     std::vector<double> values;
     for (double i = std::ceil(low_ / step() - 1e-9); i * step() <= high_ + 1e-9 * step(); ++i) {
@@ -114,7 +121,7 @@ class Axis {
 
  private:
   [[nodiscard]] double step() const {
-    return kind_ == Kind::linear ? nice((high_ - low_) / 6)
+    return kind_ == Kind::linear ? std::max(least_step_, nice((high_ - low_) / 6))
                                  : std::max(1.0, std::ceil((high_ - low_) / 10));
   }
   // The next of 1, 2, 5 times a power of ten.
@@ -141,6 +148,7 @@ class Axis {
   Kind kind_;
   double low_;
   double high_;
+  double least_step_ = 0;
 };
 
 Axis axis_over(const LinePlot& plot, std::vector<double> Curve::*member, Axis::Kind kind,
@@ -241,8 +249,9 @@ std::string draw(const LinePlot& plot) {
   }
   const int legend = std::min(width / 2, 60 + static_cast<int>(longest) * kLetter);
   const Frame frame{90, 50, width - legend, height - 70};
-  const Axis x_axis = axis_over(plot, &Curve::x,
+  const Axis over_x = axis_over(plot, &Curve::x,
                                 plot.log_x ? Axis::Kind::powers_of_two : Axis::Kind::linear, false);
+  const Axis x_axis = plot.whole_x ? over_x.of_whole_numbers() : over_x;
   const Axis y_axis =
       axis_over(plot, &Curve::y, plot.log_y ? Axis::Kind::powers_of_ten : Axis::Kind::linear,
                 !plot.log_y)

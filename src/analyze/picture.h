@@ -18,8 +18,9 @@ struct LinePlot {
   std::string title;
   std::string x_label;
   std::string y_label;
-  bool log_x = false;  // in powers of two
-  bool log_y = false;  // in powers of ten
+  bool log_x = false;    // in powers of two
+  bool whole_x = false;  // ticks at whole numbers only
+  bool log_y = false;    // in powers of ten
   std::vector<Curve> curves;
 };
 

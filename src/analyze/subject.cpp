@@ -58,10 +58,23 @@ std::vector<Window> random_windows(const Config& config, std::int64_t words,
   return windows;
 }
 
+void require_split(const DataConfig& data, Split split) {
+  const bool is_there = !(split == Split::train   ? data.train
+                          : split == Split::valid ? data.valid
+                                                  : data.test)
+                             .empty();
+  if (!is_there) {
+    throw UserError("data." + std::string(to_string(split)) +
+                    ": expected a text to analyse the model on, got none; set it, or name another "
+                    "split by --split");
+  }
+}
+
 // A split that was asked for must be there.
 bool has_text(const Config& config, const SubjectOptions& options) {
   const DataConfig& data = config.data;
   if (options.split) {
+    require_split(data, *options.split);
     return true;
   }
   if (data.train.empty() && data.valid.empty() && data.test.empty()) {
@@ -96,6 +109,7 @@ Subject subject_of(const Checkpoint& checkpoint, const SubjectOptions& options) 
   const Config& config = checkpoint.config();
   const auto tokenizer = checkpoint.tokenizer();
   const Split split = options.split.value_or(Split::valid);
+  require_split(config.data, split);
   const PreparedData data = prepare_data(config, tokenizer, {.wanted = {split}});
   Subject subject{.config = config,
                   .model = nullptr,

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "config/load.h"
+#include "model/attention/registry.h"
 
 namespace transnormer::cli {
 namespace {
@@ -43,6 +44,12 @@ ExitStatus schema(const ConfigRequest& request) {
   return ExitStatus::done;
 }
 
+ExitStatus list_attentions(const ConfigRequest& request) {
+  static_cast<void>(load(request));
+  std::cout << attention_table();
+  return ExitStatus::done;
+}
+
 using Action = ExitStatus (*)(const ConfigRequest&);
 
 CLI::App& add_action(CLI::App& parent, Run& run, const std::shared_ptr<ConfigRequest>& request,
@@ -68,6 +75,8 @@ void add_config(CLI::App& app, Run& run) {
   add_action(*command, run, request, "check", "Every fault of a config, or ok", check);
   add_action(*command, run, request, "schema", "JSON Schema of a config, for editors", schema)
       .add_flag("--markdown", request->markdown, "Tables of every key instead");
+  add_action(*command, run, request, "attentions",
+             "A table of the attentions that a config can name", list_attentions);
 }
 
 }  // namespace transnormer::cli

@@ -66,7 +66,8 @@ std::vector<AttentionReport> attentions_of(const TransNormer& model,
   const std::int64_t early = config.model.resolved_early_layers();
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
     const AttentionConfig& attention = layer < early ? config.model.early : config.model.late;
-    if (layer != 0 && layer != early) {
+    const bool starts = layer == 0 || (layer == early && config.model.early != config.model.late);
+    if (!starts) {
       reports.back().last = layer;
       continue;
     }

@@ -65,9 +65,13 @@ void Linear::initialize(const Initializer& initializer, const std::string& prefi
   const auto in = static_cast<double>(weight_.size(1));
   const auto out = static_cast<double>(weight_.size(0));
   const double framework = 1 / std::sqrt(in);
-  initializer.uniform(
-      weight_, prefix + "weight",
-      start_.xavier_gain ? *start_.xavier_gain * std::sqrt(6 / (in + out)) : framework);
+  if (start_.normal_std) {
+    initializer.normal(weight_, prefix + "weight", *start_.normal_std);
+  } else {
+    initializer.uniform(
+        weight_, prefix + "weight",
+        start_.xavier_gain ? *start_.xavier_gain * std::sqrt(6 / (in + out)) : framework);
+  }
   initializer.uniform(bias_, prefix + "bias", start_.zero_bias ? 0 : framework);
 }
 

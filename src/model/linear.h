@@ -17,8 +17,9 @@ namespace transnormer {
 // How a Linear starts. Without a gain the weight is uniform within +-1/sqrt(in), as LibTorch's
 // Linear; with one it is Xavier uniform, +-gain * sqrt(6 / (in + out)).
 struct LinearStart {
-  std::optional<double> xavier_gain;
-  bool zero_bias = false;  // else uniform within +-1/sqrt(in)
+  std::optional<double> xavier_gain{};
+  bool zero_bias = false;              // else uniform within +-1/sqrt(in)
+  std::optional<double> normal_std{};  // of a weight that is normal, whatever the gain
 };
 
 // y = x W^T + b; `weight` [out, in], `bias` [out], fp32.

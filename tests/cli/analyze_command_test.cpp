@@ -176,7 +176,7 @@ TEST_F(Analyze, WhatCannotBeIsRefusedInOneLine) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     expect_refused(workspace(), arguments, {words});
   };
-  refused({"--samples", "0"}, "--samples is \"0\"; expected an integer of at least 1");
+  refused({"--samples", "0"}, "--samples is \"0\"; expected an integer, at least 1");
   refused({"--layers", "2"}, "--layers is \"2\"; expected \"all\", or numbers from 0 to 1");
   refused({"--layers", "0,,1"}, "--layers is \"0,,1\"");
   refused({"--heads", "-1"}, "--heads is \"-1\"; expected \"all\", or numbers from 0 to 1");
@@ -189,7 +189,7 @@ TEST_F(Analyze, WhatCannotBeIsRefusedInOneLine) {
   expect_refused(
       workspace(),
       {"analyze", "tiny.json", "--what", "maps", "--split", "test", "--set", "data.test=[]"},
-      {"test"});
+      {"data.test: expected a text to analyse the model on, got none"});
 }
 
 TEST_F(Analyze, NoFileThatIsNotItsOwnIsReplaced) {

@@ -38,6 +38,9 @@ struct LinearAttentionConfig {
   NormKind output_norm = NormKind::none;
 
   void visit(FieldVisitor& visitor);
+  [[nodiscard]] Weighting weighting() const {
+    return denominator ? Weighting::linear : Weighting::unnormalised;
+  }
   [[nodiscard]] std::vector<std::string> faults(const AttentionSettings& settings) const;
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const LinearAttentionConfig&) const = default;

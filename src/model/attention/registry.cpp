@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "config/listing.h"
 #include "model/attention_then_ffn.h"
 #include "util/error.h"
 
@@ -118,6 +119,30 @@ std::vector<std::string> unfit_attentions(const ModelConfig& config, const Model
     }
   }
   return faults;
+}
+
+std::string attention_table() {
+  const auto cell = [](const std::string& text) {
+    std::string escaped;
+    for (const char c : text) {
+      escaped += c == '|' ? "\\|" : std::string(1, c);
+    }
+    return escaped;
+  };
+  std::string table =
+      "| attention | weights of the values | cost | causal | settings |\n|---|---|---|---|---|\n";
+  for (const auto& [name, kind] : kinds()) {
+    std::string settings;
+    for (const std::string& key : setting_keys(AttentionConfig(name.c_str()))) {
+      const std::string own = key.substr(0, key.find('.'));  // of a part: its name
+      if (settings.find("`" + own + "`") == std::string::npos) {
+        settings += (settings.empty() ? "`" : ", `") + own + "`";
+      }
+    }
+    table += "| `" + name + "` | " + cell(kind.formula) + " | " + kind.cost + " | " +
+             (kind.abilities.causal ? "yes" : "no") + " | " + settings + " |\n";
+  }
+  return table;
 }
 
 std::vector<std::string> idle_settings(const ModelConfig& config) {

@@ -1,7 +1,7 @@
 // The attentions that a config can name. An attention is one file, here or in a test: its settings
 // (SettingsOf, config/union.h) with
-//   static constexpr const char* kFormula;  // the weights of the values, for tables: ASCII, no
-//   bars static constexpr const char* kCost;     // its order in the length n: "O(n)", "O(n w)"
+//   static constexpr const char* kFormula;  // the weights of the values
+//   static constexpr const char* kCost;  // its order in the length n: "O(n)", "O(n w)"
 //   static constexpr Abilities kAbilities;
 //   std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
 //   std::int64_t part_multiple() const;  // where a part of a sequence is not of any length
@@ -120,6 +120,9 @@ bool add_attention() {
 // That of the layer `index`: its attention is model.early or model.late.
 [[nodiscard]] std::shared_ptr<Block> make_layer(const ModelConfig& config, const ModelSize& size,
                                                 std::int64_t index, at::Device device);
+
+// A Markdown table of all: formula, cost, whether it can be causal, its settings.
+[[nodiscard]] std::string attention_table();
 
 // One line for each of the model's attentions that cannot be what model.causal asks for, or whose
 // settings do not fit.
