@@ -69,7 +69,8 @@ class Order:
 
 def columns_of(study):
     if study.measure == "perplexity":
-        return [Column("valid", "valid", "lower"), Column("test", "test", "lower")]
+        return [Column("valid", "valid perplexity", "lower"),
+                Column("test", "test perplexity", "lower")]
     if study.measure == "gradients":
         return [Column("relative_std", "gradients' relative std", "lower", 3),
                 Column("relative_std_qk", "of q and k alone", "lower", 3),
