@@ -25,7 +25,7 @@ struct FlashConfig : GatedUnitConfig {
       "Gated attention unit: squared ReLU in chunks, linear across them; a whole layer";
   static constexpr const char* kFormula = "relu(q·k / c + w(j - i))^2 in chunks, q'·k' / c across";
   static constexpr const char* kCost = "O(n c)";
-  static constexpr Abilities kAbilities{.separate_queries = false};
+  static constexpr Abilities kAbilities{.lrpe = false, .separate_queries = false};
 
   void visit(FieldVisitor& visitor) { visit_unit(visitor, "Length of the chunks"); }
   [[nodiscard]] std::shared_ptr<Block> make(const BlockSettings& settings) const;

@@ -22,7 +22,7 @@ struct FlashQuadConfig : GatedUnitConfig {
       "Gated attention unit with squared ReLU over the whole sequence, a whole layer";
   static constexpr const char* kFormula = "relu(q·k / P + w(j - i))^2";
   static constexpr const char* kCost = "O(n^2)";
-  static constexpr Abilities kAbilities{.separate_queries = false};
+  static constexpr Abilities kAbilities{.lrpe = false, .separate_queries = false};
 
   void visit(FieldVisitor& visitor) {
     visit_unit(visitor, "Queries whose scores are made at a time; changes no result");

@@ -17,7 +17,7 @@ struct LinformerConfig {
   static constexpr const char* kHelp = "Softmax attention to learned combinations of all tokens";
   static constexpr const char* kFormula = "softmax(q·(E k) / sqrt(dh)) E";
   static constexpr const char* kCost = "O(n r)";
-  static constexpr Abilities kAbilities{.causal = false, .decodes = false};
+  static constexpr Abilities kAbilities{.causal = false, .decodes = false, .lrpe = false};
 
   std::int64_t rank = 128;
 

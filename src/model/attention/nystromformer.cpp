@@ -21,7 +21,7 @@ struct NystromformerConfig {
   static constexpr const char* kHelp = "Softmax attention approximated by way of landmarks";
   static constexpr const char* kFormula = "softmax(q·kl) pinv(softmax(ql·kl)) softmax(ql·k)";
   static constexpr const char* kCost = "O(n m)";
-  static constexpr Abilities kAbilities{.causal = false, .decodes = false};
+  static constexpr Abilities kAbilities{.causal = false, .decodes = false, .lrpe = false};
 
   std::int64_t landmarks = 128;
   std::int64_t conv = 0;
@@ -76,8 +76,7 @@ class LandmarkConv : public torch::nn::Module, public Initializable {
 class Nystromformer : public ProjectedAttention {
  public:
   Nystromformer(const NystromformerConfig& config, const AttentionSettings& settings)
-      : ProjectedAttention(without_lrpe(settings), usual_heads(settings), std::sqrt(0.5),
-                           NormKind::none),
+      : ProjectedAttention(settings, usual_heads(settings), std::sqrt(0.5), NormKind::none),
         landmarks_(config.landmarks),
         conv_width_(config.conv),
         scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))) {

@@ -15,7 +15,7 @@ struct PooledAttentionConfig {
   static constexpr const char* kHelp = "Softmax attention to averages of neighbouring tokens";
   static constexpr const char* kFormula = "softmax(q·mean(k) / sqrt(dh))";
   static constexpr const char* kCost = "O(n^2/s)";
-  static constexpr Abilities kAbilities{.causal = false, .decodes = false};
+  static constexpr Abilities kAbilities{.causal = false, .decodes = false, .lrpe = false};
 
   std::int64_t stride = 4;
 

@@ -11,14 +11,8 @@
 
 namespace transnormer {
 
-AttentionSettings without_lrpe(AttentionSettings settings) {
-  settings.lrpe = false;
-  return settings;
-}
-
 SummaryAttention::SummaryAttention(const AttentionSettings& settings)
-    : ProjectedAttention(without_lrpe(settings), usual_heads(settings), std::sqrt(0.5),
-                         NormKind::none),
+    : ProjectedAttention(settings, usual_heads(settings), std::sqrt(0.5), NormKind::none),
       scale_(1 / std::sqrt(static_cast<double>(settings.head_dim()))) {}
 
 at::Tensor SummaryAttention::attend(const Projected& in, const ForwardContext& context,

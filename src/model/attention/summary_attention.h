@@ -9,8 +9,6 @@
 
 namespace transnormer {
 
-[[nodiscard]] AttentionSettings without_lrpe(AttentionSettings settings);
-
 // softmax(q·k / sqrt(head_dim)) v with k, v = summarize(..), over the real tokens of each segment.
 // Dropout on the weights.
 class SummaryAttention : public ProjectedAttention {

@@ -46,7 +46,7 @@ struct TransformerLsConfig {
       "Long-short attention: a window and learned summaries of chunks in one softmax";
   static constexpr const char* kFormula = "softmax over a window and over learned means of chunks";
   static constexpr const char* kCost = "O(n (w + n/c))";
-  static constexpr Abilities kAbilities{};
+  static constexpr Abilities kAbilities{.lrpe = false};
 
   std::int64_t window = 64;
   std::int64_t chunk = 32;

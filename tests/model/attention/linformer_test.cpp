@@ -19,7 +19,7 @@ std::string json(std::int64_t rank) {
 std::shared_ptr<Attention> make(std::int64_t rank, std::int64_t places, double dropout = 0) {
   return make_started(json(rank), {.dim = kDim,
                                    .heads = 2,
-                                   .lrpe = true,
+                                   .lrpe = false,
                                    .dropout = dropout,
                                    .causal = false,
                                    .max_positions = places});
@@ -70,7 +70,7 @@ TEST(Linformer, HasOneProjectionAndNoLrpe) {
   const auto attention = make_attention(
       attention_config(json(5)),
       AttentionSettings{
-          .dim = kDim, .heads = 2, .lrpe = true, .causal = false, .max_positions = 200});
+          .dim = kDim, .heads = 2, .lrpe = false, .causal = false, .max_positions = 200});
   EXPECT_EQ(attention->named_parameters().size(), 9U);
   EXPECT_EQ(attention->named_buffers().size(), 0U);
   const at::Tensor projection = attention->named_parameters()["projection"];

@@ -21,7 +21,7 @@ std::string json(std::int64_t landmarks, std::int64_t conv) {
 std::shared_ptr<Attention> make(std::int64_t landmarks, std::int64_t conv) {
   return make_started(
       json(landmarks, conv),
-      {.dim = kDim, .heads = 2, .lrpe = true, .causal = false, .max_positions = kTime});
+      {.dim = kDim, .heads = 2, .lrpe = false, .causal = false, .max_positions = kTime});
 }
 
 ForwardContext whole() {

@@ -20,7 +20,7 @@ std::string json(std::int64_t stride) {
 std::shared_ptr<Attention> make(std::int64_t stride, double dropout = 0) {
   return make_started(json(stride), {.dim = kDim,
                                      .heads = 2,
-                                     .lrpe = true,
+                                     .lrpe = false,
                                      .dropout = dropout,
                                      .causal = false,
                                      .max_positions = kTime});

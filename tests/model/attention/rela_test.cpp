@@ -41,9 +41,8 @@ Plain plain(Attention& attention, bool causal) {
                 const at::Tensor n = x / at::sqrt(x.square().mean(-1, true) + kEps);
                 const auto parameters = attention.named_parameters();
                 const at::Tensor gained = parameters["scale"] * n;
-                return parameters.contains("gate")
-                           ? gained * at::sigmoid(parameters["gate"] * x)
-                           : gained;
+                return parameters.contains("gate") ? gained * at::sigmoid(parameters["gate"] * x)
+                                                   : gained;
               }};
 }
 
