@@ -288,7 +288,8 @@ class Reformer : public Attention, public Initializable {
     places.reach = config_.chunk;
     const std::int64_t behind = (std::min(config_.chunk, time) + length - 1) / length;
     for (std::int64_t shift = 1; shift <= behind; ++shift) {
-      places.others.push_back((at::arange(total, integers) - shift).remainder(total));
+      const at::Tensor own = at::arange(total, integers);
+      places.others.push_back(at::where(own < shift, own, own - shift));
     }
     return places;
   }
