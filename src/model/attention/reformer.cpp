@@ -5,8 +5,8 @@
 // Itself a token sees with a score of -1e5: where there is nothing else.
 //
 // Bidirectional: each round's tokens, ordered by bucket and then by place, are cut into chunks; one
-// sees its own chunk and the one before, the first the last, whatever the buckets (as published,
-// but that the circle is of one round, and that padding is left out rather than in the last chunk).
+// sees its own chunk and the one before, the first of a round the last of the round before, in a
+// circle, whatever the buckets (as published, but that padding is left out).
 // Causal: no mask makes that causal, since the chunks' borders move with later tokens. Instead a
 // token sees, in each round, the newest `chunk` earlier tokens of its own bucket.
 //
@@ -41,7 +41,7 @@ struct ReformerConfig {
       "Attention among tokens of one bucket by locality-sensitive hashing (Reformer)";
   static constexpr const char* kFormula = "softmax(q·q' / norm(q')) inside hash buckets";
   static constexpr const char* kCost = "O(n c)";
-  static constexpr Abilities kAbilities{.separate_queries = false};
+  static constexpr Abilities kAbilities{.lrpe = false, .separate_queries = false};
 
   std::int64_t chunk = 64;
   std::int64_t hashes = 2;
@@ -288,12 +288,13 @@ class Reformer : public Attention, public Initializable {
     places.reach = config_.chunk;
     const std::int64_t behind = (std::min(config_.chunk, time) + length - 1) / length;
     for (std::int64_t shift = 1; shift <= behind; ++shift) {
-      places.others.push_back((at::arange(total, integers) - shift).remainder(total));
+      const at::Tensor own = at::arange(total, integers);
+      places.others.push_back(at::where(own < shift, own, own - shift));
     }
     return places;
   }
 
-  // Chunks in the order of each round, the first of a sequence behind its last.
+  // Chunks in the order of each round, the first of a round behind the last of the round before.
   [[nodiscard]] ops::HashedPlaces by_chunk(const at::Tensor& bucket,
                                            const at::Tensor& lengths) const {
     const Order order = ordered(bucket);
@@ -304,8 +305,8 @@ class Reformer : public Attention, public Initializable {
     const std::int64_t sequences = order.token.size(0);
     const at::Tensor sequence = at::arange(sequences, integers).unsqueeze(1);
     const at::Tensor place = sequence * (chunks * length) + at::arange(time, integers);
-    const at::Tensor group =
-        at::where(order.bucket < buckets_, sequence, at::full({}, -1, integers));
+    const at::Tensor row = sequence.floor_divide(config_.hashes);  // of all its rounds
+    const at::Tensor group = at::where(order.bucket < buckets_, row, at::full({}, -1, integers));
     ops::HashedPlaces places = placed(bucket, order, place, group, length, sequences * chunks);
     if (chunks > 1) {
       const at::Tensor tokens =
@@ -314,9 +315,11 @@ class Reformer : public Attention, public Initializable {
               : at::full({sequences, 1}, time, integers);
       const at::Tensor last = (tokens - 1).floor_divide(length);
       const at::Tensor chunk = at::arange(chunks, integers);
-      const at::Tensor before =
-          at::where(chunk == 0, last, at::where(chunk > last, chunk, chunk - 1));
-      places.others.push_back((sequence * chunks + before).flatten());
+      const at::Tensor round_before =
+          row * config_.hashes + (sequence - 1).remainder(config_.hashes);
+      const at::Tensor before = sequence * chunks + at::where(chunk > last, chunk, chunk - 1);
+      places.others.push_back(
+          at::where(chunk == 0, round_before * chunks + last, before).flatten());
     }
     return places;
   }

@@ -249,6 +249,9 @@ class TransformerLs : public Attention, public Initializable {
                              });
   }
 
+  // Its dropout is no kernel, so that it would drop the same in each replay.
+  [[nodiscard]] bool can_be_captured() const override { return settings_.dropout == 0; }
+
   [[nodiscard]] std::unique_ptr<AttentionState> make_state(std::int64_t) const override {
     return std::make_unique<LongShortState>();
   }

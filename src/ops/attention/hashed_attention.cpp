@@ -95,16 +95,20 @@ class Tiles {
     const auto of_keys = [&](const at::Tensor& x) {
       return rows(by_block(x), looked_at).flatten(1);
     };
-    const at::Tensor group = by_block(p_.group).narrow(0, first, count).unsqueeze(2);
-    at::Tensor unseen = (group != of_keys(p_.group).unsqueeze(1)).logical_or_(group < 0);
-    if (p_.reach > 0) {
-      const at::Tensor back = (own.unsqueeze(1) * p_.length + inside).unsqueeze(2) -
-                              (looked_at.unsqueeze(2) * p_.length + inside).flatten(1).unsqueeze(1);
-      unseen.logical_or_(back < 1).logical_or_(back > p_.reach);
-    }
-    const at::Tensor again = (looked_at == own.unsqueeze(1));
+    // Numbers that equal no other where there is no token, or a block for the second time.
+    at::Tensor query_group = by_block(p_.group).narrow(0, first, count).clone();
+    query_group.masked_fill_(query_group < 0, -2);
+    const at::Tensor again = looked_at == own.unsqueeze(1);
     again.select(1, 0).fill_(false);
-    unseen.logical_or_(again.repeat_interleave(p_.length, 1).unsqueeze(1));
+    const at::Tensor key_group =
+        of_keys(p_.group).masked_fill_(again.repeat_interleave(p_.length, 1), -3);
+    at::Tensor unseen =
+        query_group.to(at::kInt).unsqueeze(2) != key_group.to(at::kInt).unsqueeze(1);
+    if (p_.reach > 0) {
+      const at::Tensor others = at::arange(looked_at.size(1), integers).unsqueeze(1) * p_.length;
+      const at::Tensor back = inside.unsqueeze(1) + (others - inside).flatten();
+      unseen.logical_or_((back < 1).logical_or_(back > p_.reach));
+    }
     return {.first = first,
             .count = count,
             .queries = by_block(p_.source).narrow(0, first, count),

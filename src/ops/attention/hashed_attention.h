@@ -14,11 +14,13 @@ struct HashedPlaces {
   std::int64_t length = 1;
   at::Tensor place;   // int64 [rounds, tokens]: of each token in each round, all different
   at::Tensor source;  // int64 [blocks * length]: the token at a place, 0 where none stands
-  at::Tensor group;   // int64 [blocks * length]: tokens see those of their group; below 0: none
-  // int64 [blocks] each: the other blocks that one's queries look at; no block twice in one of
-  // them, and a block in the place of its own is not looked at again.
+  at::Tensor
+      group;  // int64 [blocks * length]: tokens see those of their group, of 31 bits; -1: none
+  // int64 [blocks] each: the other blocks that one's queries look at. A block in the place of its
+  // own is not looked at again; beside those no block stands twice in one of them.
   std::vector<at::Tensor> others;
-  // The most places that a token looks back, and none ahead; 0: both ways, as far as the blocks go.
+  // The most places that a token looks back, and none ahead, where the others are the blocks
+  // before, nearest first; 0: both ways, as far as the blocks go.
   std::int64_t reach = 0;
 };
 
