@@ -31,7 +31,7 @@ struct Tile {
   at::Tensor queries;  // int64 [count, length], the tokens
   at::Tensor keys;     // int64 [count, slots], the tokens
   at::Tensor unseen;   // bool [count, length, slots]
-  at::Tensor itself;   // bool [length, slots]
+  at::Tensor itself;   // bool [length, slots], or one of each block
 };
 
 class Tiles {
@@ -109,12 +109,19 @@ class Tiles {
       const at::Tensor back = inside.unsqueeze(1) + (others - inside).flatten();
       unseen.logical_or_((back < 1).logical_or_(back > p_.reach));
     }
+    const at::Tensor queries = by_block(p_.source).narrow(0, first, count);
+    const at::Tensor keys = of_keys(p_.source);
+    at::Tensor itself = at::eye(p_.length, slots_, integers.dtype(at::kBool));
+    if (p_.reach == 0) {  // other blocks may be of other rounds, and have it too
+      const at::Tensor met = queries.to(at::kInt).unsqueeze(2) == keys.to(at::kInt).unsqueeze(1);
+      itself = met.logical_and_(unseen.logical_not()).logical_or_(itself);
+    }
     return {.first = first,
             .count = count,
-            .queries = by_block(p_.source).narrow(0, first, count),
-            .keys = of_keys(p_.source),
+            .queries = queries,
+            .keys = keys,
             .unseen = unseen,
-            .itself = at::eye(p_.length, slots_, integers.dtype(at::kBool))};
+            .itself = itself};
   }
 
   const HashedPlaces& p_;

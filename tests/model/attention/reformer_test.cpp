@@ -67,8 +67,19 @@ std::int64_t bucket_of(const at::Tensor& q, const at::Tensor& rotations) {
   return at::cat({along, -along}).argmax().item<std::int64_t>();
 }
 
-// For each token those that it sees in a round beside itself.
+std::vector<std::int64_t> ordered(const std::vector<std::int64_t>& bucket) {
+  std::vector<std::int64_t> order(bucket.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return bucket[static_cast<std::size_t>(a)] < bucket[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+// For each token those that it sees in a round beside itself; `former`: the buckets of the round
+// before, in a circle.
 std::vector<std::vector<std::int64_t>> seen_in_round(const std::vector<std::int64_t>& bucket,
+                                                     const std::vector<std::int64_t>& former,
                                                      std::int64_t chunk, bool causal) {
   const auto time = static_cast<std::int64_t>(bucket.size());
   std::vector<std::vector<std::int64_t>> seen(bucket.size());
@@ -83,16 +94,17 @@ std::vector<std::vector<std::int64_t>> seen_in_round(const std::vector<std::int6
     }
     return seen;
   }
-  std::vector<std::int64_t> order(bucket.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int64_t a, std::int64_t b) { return bucket[at(a)] < bucket[at(b)]; });
+  const std::vector<std::int64_t> order = ordered(bucket), order_before = ordered(former);
   const std::int64_t chunks = (time + chunk - 1) / chunk;
   for (std::int64_t i = 0; i < time; ++i) {
-    const std::int64_t own = i / chunk, before = (own + chunks - 1) % chunks;
+    const std::int64_t own = i / chunk;
     for (std::int64_t j = 0; j < time; ++j) {
-      if (j != i && (j / chunk == own || j / chunk == before)) {
+      if (j != i && (j / chunk == own || (own > 0 && j / chunk == own - 1))) {
         seen[at(order[at(i)])].push_back(order[at(j)]);
+      }
+      const bool in_last = chunks > 1 && own == 0 && j / chunk == chunks - 1;
+      if (in_last && order_before[at(j)] != order[at(i)]) {
+        seen[at(order[at(i)])].push_back(order_before[at(j)]);
       }
     }
   }
@@ -115,12 +127,17 @@ Reference reference(const Hashing& made) {
       // Each round's own softmax, and the logarithm of its sum.
       std::vector<std::vector<at::Tensor>> outs(static_cast<std::size_t>(time)),
           sums(static_cast<std::size_t>(time));
+      std::vector<std::vector<std::int64_t>> buckets(static_cast<std::size_t>(sizes.hashes));
       for (std::int64_t round = 0; round < sizes.hashes; ++round) {
-        std::vector<std::int64_t> bucket;
         for (std::int64_t t = 0; t < time; ++t) {
-          bucket.push_back(bucket_of(query[t].detach(), features[h].narrow(0, round * half, half)));
+          buckets[static_cast<std::size_t>(round)].push_back(
+              bucket_of(query[t].detach(), features[h].narrow(0, round * half, half)));
         }
-        const auto seen = seen_in_round(bucket, sizes.chunk, causal);
+      }
+      for (std::size_t round = 0; round < buckets.size(); ++round) {
+        const auto seen =
+            seen_in_round(buckets[round], buckets[(round + buckets.size() - 1) % buckets.size()],
+                          sizes.chunk, causal);
         for (std::int64_t t = 0; t < time; ++t) {
           const auto& others = seen[static_cast<std::size_t>(t)];
           std::vector<at::Tensor> scores{at::full({}, -1e5, at::kDouble)}, values{value[t]};
