@@ -50,24 +50,21 @@ class CosformerAttention : public FeatureAttention {
         horizon_(config.horizon > 0 ? config.horizon : settings.max_positions) {}
 
  protected:
-  [[nodiscard]] Features features(const at::Tensor& q, const at::Tensor& k, std::int64_t first,
-                                  const ForwardContext&) override {
-    const std::int64_t end = first + q.size(1);
+  [[nodiscard]] at::Tensor feature(const at::Tensor& x, const Of& of,
+                                   const ForwardContext&) override {
+    const std::int64_t end = of.first + x.size(1);
     if (end > horizon_) {
       throw UserError("cosformer: the horizon is " + std::to_string(horizon_) +
                       " positions (horizon, or data.tokens_per_sample in training), " +
                       std::to_string(end) + " are needed");
     }
-    const at::Tensor angle = (at::arange(first + 1, end + 1, at::kDouble) *
+    const at::Tensor angle = (at::arange(of.first + 1, end + 1, at::kDouble) *
                               (std::numbers::pi / 2 / static_cast<double>(horizon_)))
                                  .view({1, -1, 1, 1});
-    const at::Tensor sine = angle.sin().to(q.device(), at::kFloat);
-    const at::Tensor cosine = angle.cos().to(q.device(), at::kFloat);
-    const auto of = [&](const at::Tensor& x) {
-      const at::Tensor positive = at::relu(x);
-      return at::cat({positive * sine, positive * cosine}, -1);
-    };
-    return {of(q), of(k)};
+    const at::Tensor positive = at::relu(x);
+    return at::cat({positive * angle.sin().to(x.device(), at::kFloat),
+                    positive * angle.cos().to(x.device(), at::kFloat)},
+                   -1);
   }
 
  private:

@@ -23,19 +23,23 @@ class FeatureAttention : public ProjectedAttention {
   FeatureAttention(const AttentionSettings& settings, double gain, std::int64_t feature_dim,
                    const ops::LinearAttentionOptions& options);
 
-  struct Features {
-    at::Tensor q;  // [rows, time, heads, feature_dim], fp32
-    at::Tensor k;
+  // Whose features they are.
+  struct Of {
+    bool query = true;       // else of keys
+    std::int64_t first = 0;  // the first token's number among those of its row, from 0
   };
-  // q, k: [rows, time, heads, head_dim] with LRPE, fp32; `first`: the first token's number among
-  // those of its row, from 0.
-  [[nodiscard]] virtual Features features(const at::Tensor& q, const at::Tensor& k,
-                                          std::int64_t first, const ForwardContext& context) = 0;
+  // x: [rows, time, heads, head_dim] with LRPE, fp32 -> [rows, time, heads, feature_dim], fp32; of
+  // each token by itself, the same when called again.
+  [[nodiscard]] virtual at::Tensor feature(const at::Tensor& x, const Of& of,
+                                           const ForwardContext& context) = 0;
 
   [[nodiscard]] at::Tensor attend(const Projected& in, const ForwardContext& context,
                                   AttentionState* state) override;
 
  private:
+  [[nodiscard]] at::Tensor features(const at::Tensor& x, const Of& of,
+                                    const ForwardContext& context);
+
   std::int64_t feature_dim_;
   ops::LinearAttentionOptions options_;
 };

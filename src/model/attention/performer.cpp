@@ -55,18 +55,14 @@ class PerformerAttention : public FeatureAttention, public Initializable {
 
  protected:
   // A query's |y|^2 / 2 is lost in the division.
-  [[nodiscard]] Features features(const at::Tensor& q, const at::Tensor& k, std::int64_t,
-                                  const ForwardContext& context) override {
+  [[nodiscard]] at::Tensor feature(const at::Tensor& x, const Of& of,
+                                   const ForwardContext& context) override {
     const at::Tensor directions = directions_.get(context).mT() * scale_;
-    const at::Tensor half_square = (k * k).sum(-1, true) * (scale_ * scale_ / 2);
-    return {along(q, directions), along(k, directions) - half_square};
+    const at::Tensor along = at::matmul(x.transpose(1, 2), directions).transpose(1, 2);
+    return of.query ? along : along - x.square().sum(-1, true) * (scale_ * scale_ / 2);
   }
 
  private:
-  static at::Tensor along(const at::Tensor& x, const at::Tensor& directions) {
-    return at::matmul(x.transpose(1, 2), directions).transpose(1, 2);
-  }
-
   RandomFeatures directions_;
   double scale_;
 };

@@ -59,21 +59,17 @@ class RfaAttention : public FeatureAttention, public Initializable {
   }
 
  protected:
-  [[nodiscard]] Features features(const at::Tensor& q, const at::Tensor& k, std::int64_t,
-                                  const ForwardContext& context) override {
-    const at::Tensor directions = directions_.get(context).mT();
-    return {waves(q, directions), waves(k, directions)};
-  }
-
- private:
-  [[nodiscard]] at::Tensor waves(const at::Tensor& x, const at::Tensor& directions) const {
+  [[nodiscard]] at::Tensor feature(const at::Tensor& x, const Of&,
+                                   const ForwardContext& context) override {
     // Differentiable where x is zero.
     const at::Tensor length = (x * x).sum(-1, true).clamp_min(1e-24).sqrt();
     const at::Tensor y = x / (length + 1e-3) * sigma_;
-    const at::Tensor angles = at::matmul(y.transpose(1, 2), directions).transpose(1, 2);
+    const at::Tensor angles =
+        at::matmul(y.transpose(1, 2), directions_.get(context).mT()).transpose(1, 2);
     return at::cat({angles.sin(), angles.cos()}, -1) * scale_;
   }
 
+ private:
   RandomFeatures directions_;
   at::Tensor sigma_;
   double scale_;

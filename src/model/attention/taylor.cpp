@@ -30,14 +30,8 @@ class TaylorAttention : public FeatureAttention {
       : FeatureAttention(settings, std::sqrt(0.5), settings.head_dim() + 1, {.floor = 1e-6}) {}
 
  protected:
-  [[nodiscard]] Features features(const at::Tensor& q, const at::Tensor& k, std::int64_t,
-                                  const ForwardContext&) override {
-    return {unit(q), unit(k)};
-  }
-
- private:
   // What is zero stays so: weights of 1.
-  static at::Tensor unit(const at::Tensor& x) {
+  [[nodiscard]] at::Tensor feature(const at::Tensor& x, const Of&, const ForwardContext&) override {
     const at::Tensor length = (x * x).sum(-1, true).clamp_min(1e-24).sqrt();
     return at::cat({at::ones_like(length), x / length}, -1);
   }

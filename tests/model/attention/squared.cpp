@@ -28,9 +28,8 @@ class Squared : public FeatureAttention {
       : FeatureAttention(settings, /*gain=*/1, settings.head_dim(), {.floor = config.floor}) {}
 
  protected:
-  Features features(const at::Tensor& q, const at::Tensor& k, std::int64_t,
-                    const ForwardContext&) override {
-    return {q.square(), k.square()};
+  at::Tensor feature(const at::Tensor& x, const Of&, const ForwardContext&) override {
+    return x.square();
   }
 };
 
