@@ -1,11 +1,13 @@
 // bench: tokens a second and memory by attention and length, on random tokens.
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/bench.h"
@@ -80,6 +82,22 @@ std::string attention_names() {
   return names;
 }
 
+// Gives horizons the length of the row, as tables of positions have it.
+class FreeHorizons : public FieldVisitor {
+ public:
+  void integer(const Field& field, std::int64_t& value, const IntegerRange&) override {
+    value = std::string_view(field.key) == "horizon" ? 0 : value;
+  }
+  void section(const Field&, const std::function<void()>& body) override { body(); }
+  void alternatives(const Field&, UnionValue& value) override { value.visit(*this); }
+  void flag(const Field&, bool&) override {}
+  void number(const Field&, double&, const NumberRange&) override {}
+  void number_pair(const Field&, std::array<double, 2>&, const NumberRange&) override {}
+  void text(const Field&, std::string&, TextKind) override {}
+  void paths(const Field&, std::vector<std::string>&) override {}
+  void choice(const Field&, const Choice&) override {}
+};
+
 // A variant stands for all of its parts; an attention replaces the early and the late one, with the
 // settings that the config has for it, if it has.
 ModelConfig model_with(const std::string& name, const BenchRequest& request, const Config& config) {
@@ -138,7 +156,10 @@ BenchPlan make_plan(const BenchRequest& request) {
   if (models.empty()) {
     models.emplace_back(own_name(config.model), config.model);
   }
-  for (const auto& [name, model] : models) {
+  FreeHorizons free_horizons;
+  for (auto& [name, model] : models) {
+    model.early.visit(free_horizons);
+    model.late.visit(free_horizons);
     for (const std::int64_t length : lengths) {
       plan.cases.push_back({name, model, vocab_size, length, batch_size});
       if (request.mode == BenchMode::decode) {

@@ -80,7 +80,8 @@ double AttentionThenFfn::kept_bytes_per_token(at::ScalarType compute) const {
   const auto dim = static_cast<double>(dim_);
   return 2 * 4 * dim +
          static_cast<double>(c10::elementSize(compute)) *
-             (dim + attention_->kept_numbers_per_token() + dim + 2 * static_cast<double>(ffn_dim_));
+             (2 * dim + 2 * static_cast<double>(ffn_dim_)) +
+         attention_->kept_bytes_per_token(compute);
 }
 
 std::vector<ParameterGroup> AttentionThenFfn::groups() const {

@@ -125,8 +125,9 @@ at::Tensor ProjectedAttention::weights_from(const at::Tensor& queries, const at:
   return all;
 }
 
-double ProjectedAttention::kept_numbers_per_token() const {
-  return 2 * static_cast<double>(shape_.keys()) + 3 * static_cast<double>(shape_.values());
+double ProjectedAttention::kept_bytes_per_token(at::ScalarType compute) const {
+  return static_cast<double>(c10::elementSize(compute)) *
+         (2 * static_cast<double>(shape_.keys()) + 3 * static_cast<double>(shape_.values()));
 }
 
 std::vector<ParameterGroup> ProjectedAttention::groups() const {

@@ -74,8 +74,8 @@ class Attention : public torch::nn::Module {
   // of `length`; masked scores are not counted.
   [[nodiscard]] virtual double flops_per_token(std::int64_t length) const = 0;
 
-  // Numbers in the type of the products that the backward pass keeps for a token, beside x.
-  [[nodiscard]] virtual double kept_numbers_per_token() const = 0;
+  // Bytes that the backward pass keeps for a token, beside x, with products of this type.
+  [[nodiscard]] virtual double kept_bytes_per_token(at::ScalarType compute) const = 0;
 
   // The groups of its parameters whose gradients are reported together.
   [[nodiscard]] virtual std::vector<ParameterGroup> groups() const = 0;
@@ -121,7 +121,7 @@ class ProjectedAttention : public Attention {
   [[nodiscard]] at::Tensor weights_from(const at::Tensor& queries, const at::Tensor& x,
                                         const ForwardContext& context) override;
   // q, k, v, the heads' output and its norm.
-  [[nodiscard]] double kept_numbers_per_token() const override;
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override;
   // "q_proj", "k_proj", "v_proj", "out_proj".
   [[nodiscard]] std::vector<ParameterGroup> groups() const override;
 

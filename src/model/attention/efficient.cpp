@@ -55,8 +55,9 @@ class EfficientAttention : public ProjectedAttention {
   [[nodiscard]] double flops_per_token(std::int64_t) const override {
     return 4 * static_cast<double>(shape().keys() * shape().value_dim);
   }
-  [[nodiscard]] double kept_numbers_per_token() const override {
-    return ProjectedAttention::kept_numbers_per_token() + 3 * static_cast<double>(shape().keys());
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
+    return ProjectedAttention::kept_bytes_per_token(compute) +
+           4 * static_cast<double>(4 * shape().keys() + 2 * shape().values());
   }
 
  protected:

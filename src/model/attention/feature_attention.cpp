@@ -33,9 +33,11 @@ double FeatureAttention::flops_per_token(std::int64_t) const {
   return 4 * static_cast<double>(shape().heads * feature_dim_ * shape().value_dim);
 }
 
-double FeatureAttention::kept_numbers_per_token() const {
-  return ProjectedAttention::kept_numbers_per_token() +
-         2 * static_cast<double>(shape().heads * feature_dim_);
+double FeatureAttention::kept_bytes_per_token(at::ScalarType compute) const {
+  const std::int64_t features = 2 * shape().heads * feature_dim_;
+  const std::int64_t widened = 2 * shape().keys() + 2 * shape().values();
+  return ProjectedAttention::kept_bytes_per_token(compute) +
+         4 * static_cast<double>(features + widened);
 }
 
 // Those of a long sequence in slices that the caches hold, which are made again in the backward

@@ -16,7 +16,7 @@ class FeatureAttention : public ProjectedAttention {
   // The state's update and its reading; how the chunks are cut is not counted.
   [[nodiscard]] double flops_per_token(std::int64_t length) const override;
   // .. and the features.
-  [[nodiscard]] double kept_numbers_per_token() const override;
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override;
 
  protected:
   // feature_dim: of a head's features; options: floor, logarithms.

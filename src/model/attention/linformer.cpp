@@ -53,9 +53,9 @@ class Linformer : public SummaryAttention, public Initializable {
   }
 
   // The projected keys and values too.
-  [[nodiscard]] double kept_numbers_per_token() const override {
-    return ProjectedAttention::kept_numbers_per_token() +
-           2 * static_cast<double>(settings().inner_dim() * rank_) /
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
+    return ProjectedAttention::kept_bytes_per_token(compute) +
+           8 * static_cast<double>(settings().inner_dim() * rank_) /
                static_cast<double>(std::max<std::int64_t>(places_, 1));
   }
 

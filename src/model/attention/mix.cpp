@@ -105,8 +105,8 @@ class MixAttention : public Attention {
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
     return first_->flops_per_token(length) + second_->flops_per_token(length);
   }
-  [[nodiscard]] double kept_numbers_per_token() const override {
-    return first_->kept_numbers_per_token() + second_->kept_numbers_per_token();
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
+    return first_->kept_bytes_per_token(compute) + second_->kept_bytes_per_token(compute);
   }
   [[nodiscard]] std::vector<ParameterGroup> groups() const override {
     std::vector<ParameterGroup> groups;

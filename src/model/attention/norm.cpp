@@ -65,9 +65,11 @@ class NormAttention : public ProjectedAttention {
     return 4 * static_cast<double>(shape().keys() * shape().value_dim);
   }
 
-  [[nodiscard]] double kept_numbers_per_token() const override {
-    return ProjectedAttention::kept_numbers_per_token() +
-           (gate_ ? 2 * static_cast<double>(shape().values()) : 0);
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
+    return ProjectedAttention::kept_bytes_per_token(compute) +
+           (gate_ ? 2 * static_cast<double>(shape().values()) *
+                        static_cast<double>(c10::elementSize(compute))
+                  : 0);
   }
 
   [[nodiscard]] std::vector<ParameterGroup> groups() const override {

@@ -102,12 +102,13 @@ class Nystromformer : public ProjectedAttention {
   }
 
   // Beside the usual: four times landmarks as wide as a token, A and the inverse's iterations.
-  [[nodiscard]] double kept_numbers_per_token() const override {
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
     const std::int64_t length = std::max<std::int64_t>(settings().max_positions, 1);
     const auto m = static_cast<double>(std::min(landmarks_, length));
     const double once = 4 * static_cast<double>(settings().inner_dim()) * m +
-                        9 * static_cast<double>(settings().heads) * m * m;
-    return ProjectedAttention::kept_numbers_per_token() + once / static_cast<double>(length);
+                        27 * static_cast<double>(settings().heads) * m * m;
+    return ProjectedAttention::kept_bytes_per_token(compute) +
+           4 * once / static_cast<double>(length);
   }
 
   [[nodiscard]] std::vector<ParameterGroup> groups() const override {

@@ -42,9 +42,9 @@ class PooledAttention : public SummaryAttention {
   }
 
   // The averages too.
-  [[nodiscard]] double kept_numbers_per_token() const override {
-    return ProjectedAttention::kept_numbers_per_token() +
-           2 * static_cast<double>(settings().inner_dim()) / static_cast<double>(stride_);
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
+    return ProjectedAttention::kept_bytes_per_token(compute) +
+           8 * static_cast<double>(settings().inner_dim()) / static_cast<double>(stride_);
   }
 
  protected:

@@ -167,8 +167,9 @@ class Reformer : public Attention, public Initializable {
 
   // Queries and values, the same and normed keys in fp32, what was attended and its normaliser, the
   // merged heads.
-  [[nodiscard]] double kept_numbers_per_token() const override {
-    return 7 * static_cast<double>(settings_.inner_dim()) + static_cast<double>(settings_.heads);
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType) const override {
+    return 4 *
+           (7 * static_cast<double>(settings_.inner_dim()) + static_cast<double>(settings_.heads));
   }
 
   [[nodiscard]] std::vector<ParameterGroup> groups() const override {

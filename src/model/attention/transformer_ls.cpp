@@ -289,7 +289,7 @@ class TransformerLs : public Attention, public Initializable {
 
   // q, k, v, the scaled queries with and without biases, keys and values of the windows, which
   // overlap, the merged heads; the weights.
-  [[nodiscard]] double kept_numbers_per_token() const override {
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType) const override {
     const auto inner = static_cast<double>(settings_.inner_dim());
     const auto heads = static_cast<double>(settings_.heads);
     const auto rank = static_cast<double>(rank_);
@@ -298,7 +298,7 @@ class TransformerLs : public Attention, public Initializable {
         settings_.causal
             ? rank * static_cast<double>(parts_of(settings_.max_positions, config_.chunk))
             : rank;
-    return inner * (settings_.causal ? 11 : 9) + heads * (slots + summaries + rank);
+    return 4 * (inner * (settings_.causal ? 11 : 9) + heads * (slots + summaries + rank));
   }
 
   [[nodiscard]] std::vector<ParameterGroup> groups() const override {

@@ -54,17 +54,12 @@ struct SegmentMeans : torch::autograd::Function<SegmentMeans> {
 
 // The steps of one iteration from y = a Z, with I behind them: 7 I - y, 15 I - y (..), 13 I - y
 // (..).
-struct Polynomial {
-  Polynomial(const at::Tensor& product, const at::Tensor& identity)
-      : y(product),
-        inner(identity * 7 - y),
-        middle(at::baddbmm(identity, y, inner, 15, -1)),
-        outer(at::baddbmm(identity, y, middle, 13, -1)) {}
-  at::Tensor y;
-  at::Tensor inner;
-  at::Tensor middle;
-  at::Tensor outer;
-};
+at::Tensor inner_of(const at::Tensor& y, const at::Tensor& identity) {
+  return identity * 7 - y;
+}
+
+// What the backward pass finds of each iteration, behind a.
+enum Kept : std::size_t { kZ, kY, kMiddle, kOuter, kKeptNumber };
 
 at::Tensor identity_like(const at::Tensor& a) {
   return at::eye(a.size(-1), a.options()).unsqueeze(0);
@@ -78,8 +73,11 @@ struct Iterations : torch::autograd::Function<Iterations> {
     const at::Tensor identity = identity_like(a);
     at::Tensor z = start;
     for (int i = 0; i < kIterations; ++i) {
-      kept.push_back(z);
-      z = at::bmm(z, Polynomial(at::bmm(a, z), identity).outer).mul_(0.25);
+      const at::Tensor y = at::bmm(a, z);
+      const at::Tensor middle = at::baddbmm(identity, y, inner_of(y, identity), 15, -1);
+      const at::Tensor outer = at::baddbmm(identity, y, middle, 13, -1);
+      kept.insert(kept.end(), {z, y, middle, outer});
+      z = at::bmm(z, outer).mul_(0.25);
     }
     context->save_for_backward(kept);
     return z;
@@ -91,17 +89,17 @@ struct Iterations : torch::autograd::Function<Iterations> {
     const at::Tensor identity = identity_like(a);
     at::Tensor d_z = gradients[0];
     at::Tensor d_a = at::zeros_like(a);
-    for (int i = kIterations; i > 0; --i) {
-      const at::Tensor& z = saved[static_cast<std::size_t>(i)];
-      const Polynomial p(at::bmm(a, z), identity);
+    for (std::size_t i = kIterations; i-- > 0;) {
+      const auto of = [&](Kept what) { return saved[1 + i * kKeptNumber + what]; };
+      const at::Tensor z = of(kZ), y = of(kY);
       const at::Tensor d = d_z * 0.25;
-      const at::Tensor d_outer = at::bmm(z.mT(), d);           // of 13 I - y middle
-      const at::Tensor d_middle = at::bmm(p.y.mT(), d_outer);  // of 15 I - y inner, negated
-      const at::Tensor d_inner = at::bmm(p.y.mT(), d_middle);  // of 7 I - y
-      at::Tensor d_y = at::bmm(d_middle, p.inner.mT());
-      d_y.baddbmm_(d_outer, p.middle.mT(), 1, -1).sub_(d_inner);
+      const at::Tensor d_outer = at::bmm(z.mT(), d);         // of 13 I - y middle
+      const at::Tensor d_middle = at::bmm(y.mT(), d_outer);  // of 15 I - y inner, negated
+      const at::Tensor d_inner = at::bmm(y.mT(), d_middle);  // of 7 I - y
+      at::Tensor d_y = at::bmm(d_middle, inner_of(y, identity).mT());
+      d_y.baddbmm_(d_outer, of(kMiddle).mT(), 1, -1).sub_(d_inner);
       d_a.baddbmm_(d_y, z.mT());
-      d_z = at::bmm(d, p.outer.mT()).baddbmm_(a.mT(), d_y);
+      d_z = at::bmm(d, of(kOuter).mT()).baddbmm_(a.mT(), d_y);
     }
     return {d_a, d_z};
   }

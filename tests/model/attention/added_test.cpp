@@ -135,10 +135,12 @@ TEST(AddedAttentions, ThatCannotBeBidirectionalAreRefusedInOneLine) {
     static_cast<void>(make_model(config));
     FAIL() << "was taken";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.faults(),
-                testing::ElementsAre("model.late: the attention \"gated_mean\" cannot be "
-                                     "bidirectional; set model.causal to true, or choose one of "
-                                     "diag, flash, flash_quad, moving_average, norm, reformer, softmax, transformer_ls"));
+    EXPECT_THAT(
+        error.faults(),
+        testing::ElementsAre(
+            "model.late: the attention \"gated_mean\" cannot be "
+            "bidirectional; set model.causal to true, or choose one of "
+            "diag, flash, flash_quad, moving_average, norm, reformer, softmax, transformer_ls"));
   }
   EXPECT_NO_THROW(static_cast<void>(make_model([&] {
     ModelConfig early_only = config;

@@ -73,7 +73,9 @@ class MovingAverage : public Attention {
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
     return 2 * static_cast<double>(dim_ * std::min(window_, length));
   }
-  [[nodiscard]] double kept_numbers_per_token() const override { return static_cast<double>(dim_); }
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
+    return static_cast<double>(dim_) * static_cast<double>(c10::elementSize(compute));
+  }
   [[nodiscard]] std::vector<ParameterGroup> groups() const override {
     return {{"v_proj", value_->parameters()}};
   }

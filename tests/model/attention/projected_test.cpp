@@ -110,7 +110,7 @@ TEST(ProjectedAttention, HasTensorsOfThoseWidthsInItsGroups) {
   EXPECT_EQ(groups[2].name, "v_proj");
   EXPECT_EQ(groups[2].parameters[0].sizes(), (std::vector<std::int64_t>{15, kDim}));
   EXPECT_EQ(groups[3].parameters[0].sizes(), (std::vector<std::int64_t>{kDim, 15}));
-  EXPECT_EQ(attention.kept_numbers_per_token(), 2 * 12 + 3 * 15);
+  EXPECT_EQ(attention.kept_bytes_per_token(at::kFloat), 4 * (2 * 12 + 3 * 15));
 }
 
 }  // namespace
