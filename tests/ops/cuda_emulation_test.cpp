@@ -368,6 +368,130 @@ TEST(CudaEmulation, LinearAttentionAtAnyLengthAndWidth) {
   }
 }
 
+struct OddSizes {
+  std::int64_t time;
+  std::int64_t key_dim;
+  std::int64_t value_dim;
+};
+constexpr OddSizes kOddSizes[] = {{1, 24, 17}, {37, 13, 70}, {130, 70, 13}, {200, 24, 17}};
+
+// Of three heads, dense.
+struct OddHeads {
+  explicit OddHeads(const OddSizes& sizes)
+      : s(sizes),
+        scratch(kernels::linear_attention_scratch(kNumber, s.key_dim, s.value_dim)),
+        keys({kBatch, s.time, kNumber, s.key_dim}),
+        values({kBatch, s.time, kNumber, s.value_dim}),
+        states({kBatch * kNumber, s.key_dim, s.value_dim}) {}
+
+  [[nodiscard]] kernels::LinearAttention shape(const FeatureAndLrpe& encoding) const {
+    return {.first = 0,
+            .last = kBatch * kNumber,
+            .time = s.time,
+            .heads = kNumber,
+            .key_dim = s.key_dim,
+            .value_dim = s.value_dim,
+            .scratch = scratch.data(),
+            .feature = encoding.feature,
+            .lrpe = encoding.lrpe};
+  }
+  [[nodiscard]] Given d_theta() const {
+    return wide(at::ones({kBatch * kNumber, s.key_dim / 2}, at::kDouble));
+  }
+
+  static constexpr std::int64_t kNumber = 3;
+  OddSizes s;
+  Scratch scratch;
+  std::vector<std::int64_t> keys, values, states;  // sizes
+};
+
+TEST(CudaEmulation, LinearAttentionThatFadesAtAnyLength) {
+  const at::Tensor usual = at::tensor({0.5F, 0.9F, 0.999F}), ends = at::tensor({0.F, 1.F, 0.97F});
+  for (const OddSizes& sizes : kOddSizes) {
+    const OddHeads heads(sizes);
+    const Rotations table(sizes.key_dim - sizes.key_dim % 2, 50);
+    const bool rotates = sizes.key_dim % 2 == 0;
+    for (const at::Tensor& decay : {usual, ends}) {
+      kernels::LinearAttention shape =
+          heads.shape({kernels::Feature::elu1, rotates ? table.view() : kernels::Lrpe{}});
+      shape.decay = decay.const_data_ptr<float>();
+      const Given state = wide(normal(heads.states, 5)), behind = wide(normal(heads.states, 6));
+      const kernels::OuterSums outer{state.x.const_data_ptr<float>(),
+                                     behind.x.const_data_ptr<float>()};
+      expect_like_cpu(
+          "fading linear attention over " + std::to_string(sizes.time),
+          {{normal(heads.keys, 1)},
+           {normal(heads.keys, 2)},
+           {normal(heads.values, 3)},
+           {normal(heads.values, 4)}},
+          {blank(heads.values), state, state, blank(heads.keys), blank(heads.keys),
+           blank(heads.values), heads.d_theta(), blank(heads.keys), blank(heads.keys),
+           blank(heads.values), heads.d_theta()},
+          [&](const Kernels& set, const Tensors& t, const Tensors& y) {
+            const kernels::In q = in(t[0]), k = in(t[1]), v = in(t[2]), gradient = in(t[3]);
+            set.linear_attention(shape, q, k, v, out(y[0]), y[1].mutable_data_ptr<float>());
+            const kernels::Out unwanted{nullptr, element_type(t[0])};
+            set.linear_attention(shape, {}, k, v, unwanted, y[2].mutable_data_ptr<float>());
+            set.linear_attention_backward(shape, q, k, v, gradient, out(y[3]), out(y[4]), out(y[5]),
+                                          y[6].mutable_data_ptr<double>(), {});
+            set.linear_attention_backward(shape, q, k, v, gradient, out(y[7]), out(y[8]), out(y[9]),
+                                          y[10].mutable_data_ptr<double>(), outer);
+          });
+    }
+  }
+}
+
+TEST(CudaEmulation, DividedLinearAttentionAtAnyLength) {
+  for (const OddSizes& sizes : kOddSizes) {
+    const OddHeads heads(sizes);
+    const Rotations table(sizes.key_dim - sizes.key_dim % 2, 50);
+    std::vector<FeatureAndLrpe> encodings{{kernels::Feature::elu1, {}},
+                                          {kernels::Feature::relu, {}}};
+    if (sizes.key_dim % 2 == 0) {
+      encodings.push_back({kernels::Feature::elu1, table.view()});
+    }
+    for (const FeatureAndLrpe& encoding : encodings) {
+      kernels::LinearAttention shape = heads.shape(encoding);
+      shape.divides = true;
+      shape.floor = encoding.feature == kernels::Feature::relu ? 20.F : 0.5F;
+      const std::vector<std::int64_t> times{kBatch, sizes.time, OddHeads::kNumber};
+      const Given state = wide(normal(heads.states, 5));
+      const Given keys = wide(normal({kBatch * OddHeads::kNumber, sizes.key_dim}, 6).abs());
+      const Given unfilled = wide(at::full(times, NAN));
+      // The backward pass is asked about outputs and divisors of their own; the floor holds for
+      // half of them.
+      const Given divisors = wide(normal(times, 7).clamp_min(0) + shape.floor);
+      expect_like_cpu(
+          "divided linear attention over " + std::to_string(sizes.time),
+          {{normal(heads.keys, 1)},
+           {normal(heads.keys, 2)},
+           {normal(heads.values, 3)},
+           {normal(heads.values, 4)},
+           {normal(heads.values, 8)},
+           divisors},
+          {blank(heads.values), unfilled, blank(heads.values), state, keys, state, keys,
+           blank(heads.keys), blank(heads.keys), blank(heads.values), heads.d_theta()},
+          [&](const Kernels& set, const Tensors& t, const Tensors& y) {
+            const kernels::In q = in(t[0]), k = in(t[1]), v = in(t[2]);
+            kernels::LinearAttention own = shape;
+            own.divisors = y[1].mutable_data_ptr<float>();
+            set.linear_attention(own, q, k, v, out(y[0]), nullptr);
+            own.divisors = nullptr;
+            own.key_sums = y[4].mutable_data_ptr<float>();
+            set.linear_attention(own, q, k, v, out(y[2]), y[3].mutable_data_ptr<float>());
+            own.key_sums = y[6].mutable_data_ptr<float>();
+            const kernels::Out unwanted{nullptr, element_type(t[0])};
+            set.linear_attention(own, {}, k, v, unwanted, y[5].mutable_data_ptr<float>());
+            own = shape;
+            own.output = in(t[4]);
+            own.divisors = t[5].mutable_data_ptr<float>();
+            set.linear_attention_backward(own, q, k, v, in(t[3]), out(y[7]), out(y[8]), out(y[9]),
+                                          y[10].mutable_data_ptr<double>(), {});
+          });
+    }
+  }
+}
+
 TEST(CudaEmulation, BlockAttentionWithAndWithoutDropout) {
   for (const auto& [time, dim, block] : {std::tuple{1, 24, 8}, std::tuple{37, 24, 8},
                                          std::tuple{70, 66, 64}, std::tuple{75, 13, 70}}) {
@@ -423,6 +547,12 @@ TEST(CudaAttentions, OfUsualHeadsFindRoomOnEachGpu) {
     kernels::LinearAttention linear{};
     linear.key_dim = 64;
     linear.value_dim = 64;
+    EXPECT_LE(cuda::LinearAttentions<EmulatedLauncher>::most_shared_floats(linear) * 4, most);
+    linear.divides = true;
+    EXPECT_LE(cuda::LinearAttentions<EmulatedLauncher>::most_shared_floats(linear) * 4, most);
+    const float decay = 1;
+    linear.divides = false;
+    linear.decay = &decay;
     EXPECT_LE(cuda::LinearAttentions<EmulatedLauncher>::most_shared_floats(linear) * 4, most);
   }
 }

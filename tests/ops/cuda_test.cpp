@@ -52,19 +52,32 @@ void expect_near(const Tensors& found, const Tensors& expected, const std::strin
 TEST_F(CudaOperators, LinearAttentionGoesOnFromAState) {
   const Tensors x{normal({3, 100, 2, 24}, 1), normal({3, 100, 2, 24}, 2),
                   normal({3, 100, 2, 24}, 3)};
-  const auto run = [&x](at::Device where) {
-    LinearAttentionSums state(3, 2, 24, 24, {}, where);
+  const auto run = [&x](at::Device where, LinearAttentionOptions options) {
+    if (options.decay.defined()) {
+      options.decay = options.decay.to(where);
+    }
+    LinearAttentionSums state(3, 2, 24, 24, options, where);
     Tensors parts;
     for (const auto& [first, count] : {std::pair{0, 70}, std::pair{70, 1}, std::pair{71, 29}}) {
       const auto part = [&, begin = first, length = count](std::size_t i) {
         return x[i].narrow(1, begin, length).to(where);
       };
-      parts.push_back(linear_attention_step(part(0), part(1), part(2), state).to(at::kCPU));
+      parts.push_back(
+          linear_attention_step(part(0), part(1), part(2), state, options).to(at::kCPU));
     }
     parts.push_back(state.values.to(at::kCPU));
+    if (state.keys.defined()) {
+      parts.push_back(state.keys.to(at::kCPU));
+    }
     return parts;
   };
-  expect_near(run(device), run(at::kCPU), "linear attention in steps");
+  LinearAttentionOptions fading, divided;
+  fading.decay = at::tensor({0.8F, 0.99F});
+  divided.encoding.feature = FeatureMap::elu1;
+  divided.floor = 1e-6;
+  for (const LinearAttentionOptions& options : {LinearAttentionOptions{}, fading, divided}) {
+    expect_near(run(device, options), run(at::kCPU, options), "linear attention in steps");
+  }
 }
 
 TEST_F(CudaOperators, AttentionStepAgrees) {

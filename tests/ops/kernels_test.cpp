@@ -126,21 +126,38 @@ TEST_P(KernelsOf, BlockAttentionIsFilledAlike) {
 
 // Token by token what chunks of them are, to within rounding.
 TEST_P(KernelsOf, StepsOfLinearAttentionGoOnAsTheChunksDo) {
-  const Scratch scratch(kernels::linear_attention_scratch(2, 13, 13));
-  const kernels::LinearAttention whole{0, 2, 70, 2, 13, 13, scratch.data()};
-  const kernels::LinearAttention step{0, 2, 1, 2, 13, 13, scratch.data()};
-  for (const auto* const* k = kernels::all_kernels(); *k != nullptr; ++k) {
-    const at::Tensor expected = at::full_like(a, NAN), y = at::full_like(a, NAN);
-    const at::Tensor chunk_state = normal({2, 13, 13}, 9), state = chunk_state.clone();
-    (*k)->linear_attention(whole, in(a), in(b), in(c), out(expected),
-                           chunk_state.mutable_data_ptr<float>());
-    for (std::int64_t t = 0; t < 70; ++t) {
-      const std::int64_t place = t * 2 * 13;
-      (*k)->step->linear_attention(step, in(a, place), in(b, place), in(c, place), out(y, place),
-                                   state.mutable_data_ptr<float>());
+  constexpr std::int64_t kDim = 13;
+  const Scratch scratch(kernels::linear_attention_scratch(2, kDim, kDim));
+  const float decay[] = {0.9F, 0.99F};
+  enum class Form { plain, fading, divided, floored };
+  for (const Form form : {Form::plain, Form::fading, Form::divided, Form::floored}) {
+    const bool divides = form == Form::divided || form == Form::floored;
+    kernels::LinearAttention whole{0, 2, 70, 2, kDim, kDim, scratch.data()};
+    whole.decay = form == Form::fading ? decay : nullptr;
+    whole.divides = divides;
+    whole.feature = divides ? kernels::Feature::elu1 : kernels::Feature::none;
+    whole.floor = form == Form::floored ? 1000 : 1e-6F;  // between the least and the most
+    for (const auto* const* k = kernels::all_kernels(); *k != nullptr; ++k) {
+      const std::string what =
+          std::string((*k)->name) + ", form " + std::to_string(static_cast<int>(form));
+      const at::Tensor expected = at::full_like(a, NAN), y = at::full_like(a, NAN);
+      const at::Tensor chunk_state = normal({2, kDim, kDim}, 9), state = chunk_state.clone();
+      const at::Tensor chunk_keys = normal({2, kDim}, 10).abs(), keys = chunk_keys.clone();
+      whole.key_sums = divides ? chunk_keys.mutable_data_ptr<float>() : nullptr;
+      (*k)->linear_attention(whole, in(a), in(b), in(c), out(expected),
+                             chunk_state.mutable_data_ptr<float>());
+      kernels::LinearAttention step = whole;
+      step.time = 1;
+      step.key_sums = divides ? keys.mutable_data_ptr<float>() : nullptr;
+      for (std::int64_t t = 0; t < 70; ++t) {
+        const std::int64_t place = t * 2 * kDim;
+        (*k)->step->linear_attention(step, in(a, place), in(b, place), in(c, place), out(y, place),
+                                     state.mutable_data_ptr<float>());
+      }
+      EXPECT_LT(distance(y, expected), GetParam() == at::kFloat ? 2e-6 : 0x1.01p-7) << what;
+      EXPECT_LT(distance(state, chunk_state), 2e-6) << what;
+      EXPECT_LT(distance(keys, chunk_keys), 2e-6) << what;
     }
-    EXPECT_LT(distance(y, expected), GetParam() == at::kFloat ? 2e-6 : 0x1.01p-7) << (*k)->name;
-    EXPECT_LT(distance(state, chunk_state), 2e-6) << (*k)->name;
   }
 }
 

@@ -82,9 +82,18 @@ at::Tensor by_head(const at::Tensor& x) {
   return x.transpose(1, 2);
 }
 
-at::Tensor quadratic_linear_attention(const at::Tensor& q, const at::Tensor& k,
-                                      const at::Tensor& v) {
-  const at::Tensor scores = at::matmul(by_head(q), by_head(k).transpose(2, 3)).tril();
+at::Tensor products_with_past(const at::Tensor& q, const at::Tensor& k) {
+  return at::matmul(by_head(q), by_head(k).transpose(2, 3)).tril();
+}
+
+// decay: [heads] in double, or undefined.
+at::Tensor quadratic_linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const at::Tensor& decay = {}) {
+  at::Tensor scores = products_with_past(q, k);
+  if (decay.defined()) {
+    const at::Tensor time = at::arange(q.size(1), at::kDouble);
+    scores = scores * at::pow(decay.view({-1, 1, 1}), (time.unsqueeze(1) - time).clamp_min(0));
+  }
   return by_head(at::matmul(scores, by_head(v)));
 }
 
@@ -277,9 +286,10 @@ void add_lrpe(Cases& cases) {
 
 // That of the middle one of three parts that are alike; the last one has its gradient of the
 // output, which reaches keys and values before it.
-at::Tensor middle_part_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor middle_part_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const at::Tensor& decay = {}) {
   const auto whole = [](const at::Tensor& x) { return at::cat({x.detach(), x, x.detach()}, 1); };
-  const Tensors out = quadratic_linear_attention(whole(q), whole(k), whole(v)).chunk(3, 1);
+  const Tensors out = quadratic_linear_attention(whole(q), whole(k), whole(v), decay).chunk(3, 1);
   return out[1] + out[2] - out[2].detach();
 }
 
@@ -305,6 +315,66 @@ void add_linear_attention(Cases& cases) {
            return linear_attention(a[0], a[1], a[2], {.sequence = &group});
          },
          [](const Tensors& a, const Tensors&) { return middle_part_attention(a[0], a[1], a[2]); }});
+  }
+}
+
+void add_fading_linear_attention(Cases& cases) {
+  const at::Tensor decay = at::tensor({0.8F, 0.99F});
+  for (const auto& [time, value_dim] :
+       {std::pair{1, 17}, std::pair{64, 24}, std::pair{65, 70}, std::pair{200, 17}}) {
+    const Tensors heads{heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, value_dim, 3)};
+    cases.push_back({"linear attention with decay over " + std::to_string(time),
+                     heads,
+                     {},
+                     [decay](const Tensors& a, const Tensors&, at::ScalarType) {
+                       return linear_attention(a[0], a[1], a[2],
+                                               {.decay = decay.to(a[0].device())});
+                     },
+                     [decay](const Tensors& a, const Tensors&) {
+                       return quadratic_linear_attention(a[0], a[1], a[2], decay.to(at::kDouble));
+                     }});
+    cases.push_back(
+        {"linear attention with decay, ranks before and behind, over " + std::to_string(time),
+         heads,
+         {},
+         [decay](const Tensors& a, const Tensors&, at::ScalarType) {
+           static const dist::Group group = mirrored_group();
+           return linear_attention(a[0], a[1], a[2],
+                                   {.sequence = &group, .decay = decay.to(a[0].device())});
+         },
+         [decay](const Tensors& a, const Tensors&) {
+           return middle_part_attention(a[0], a[1], a[2], decay.to(at::kDouble));
+         }});
+  }
+}
+
+// With LRPE, which is in the numerator only, and without.
+void add_divided_linear_attention(Cases& cases) {
+  constexpr double kFloor = 50;  // of some tokens at the start
+  for (const std::int64_t time : {1, 65, 200}) {
+    for (const bool has_lrpe : {false, true}) {
+      cases.push_back(
+          {"divided linear attention over " + std::to_string(time) + (has_lrpe ? ", LRPE" : ""),
+           {heads_of(time, 24, 1), heads_of(time, 24, 2), heads_of(time, 17, 3)},
+           has_lrpe ? Tensors{some_theta()} : Tensors{},
+           [=](const Tensors& a, const Tensors& p, at::ScalarType) {
+             LinearAttentionOptions options{.encoding = {.feature = FeatureMap::elu1},
+                                            .floor = kFloor};
+             if (has_lrpe) {
+               options.encoding.theta = p[0];
+               options.encoding.reflect = some_unit().to(p[0].device());
+             }
+             return linear_attention(a[0], a[1], a[2], options);
+           },
+           [=](const Tensors& a, const Tensors& p) {
+             const at::Tensor q = phi(a[0], FeatureMap::elu1), k = phi(a[1], FeatureMap::elu1);
+             const auto encoded = [&](const at::Tensor& x) {
+               return has_lrpe ? rotated(x, p[0], some_unit().to(at::kDouble), 0, 0) : x;
+             };
+             const at::Tensor weights = products_with_past(q, k).sum(-1, true).clamp_min(kFloor);
+             return quadratic_linear_attention(encoded(q), encoded(k), a[2]) / by_head(weights);
+           }});
+    }
   }
 }
 
@@ -449,6 +519,8 @@ Cases operator_cases() {
   add_weights(cases);
   add_lrpe(cases);
   add_linear_attention(cases);
+  add_fading_linear_attention(cases);
+  add_divided_linear_attention(cases);
   add_block_attention(cases);
   add_encoded_attentions(cases);
   add_cross_entropy(cases);

@@ -145,9 +145,11 @@ at::Tensor kernel_sum(kernels::LinearAttention shape, const at::Tensor& a, std::
 }
 
 // One time on a CPU.
-at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, const Shared& shared) {
+at::Tensor step_forward(const AttentionOperands& x, const at::Tensor& state, const at::Tensor& keys,
+                        const Shared& shared) {
   const at::Tensor y = at::empty(x.v.sizes(), x.v.options());
-  const kernels::LinearAttention shape = shape_of(x, shared);
+  kernels::LinearAttention shape = shape_of(x, shared);
+  shape.key_sums = keys.defined() ? keys.mutable_data_ptr<float>() : nullptr;
   const std::int64_t state_size = shape.key_dim * shape.value_dim;
   short_parallel_for(
       x.q.size(0) * shape.heads,
@@ -566,9 +568,9 @@ at::Tensor linear_attention_step(const at::Tensor& q, const at::Tensor& k, const
   }
   const Shared shared(options, q.size(1));
   const AttentionOperands x(q, k, v);
-  if (q.is_cpu() && q.size(1) == 1 && !options.floor && !options.decay.defined() &&
-      sums.values.is_contiguous() && kernel_serves(q, &kernels::Kernels::step)) {
-    return step_forward(x, sums.values, shared);
+  if (q.is_cpu() && q.size(1) == 1 && sums.values.is_contiguous() &&
+      kernel_serves(q, &kernels::Kernels::step)) {
+    return step_forward(x, sums.values, sums.keys, shared);
   }
   return kernel_forward(x, sums.values, shape_of(x, shared), sums.keys);
 }

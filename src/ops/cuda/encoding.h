@@ -56,20 +56,27 @@ TRANSNORMER_DEVICE void encode_row(const Group& group, Feature kind, const Lrpe&
   });
 }
 
+// Where only the encoded row has a gradient, not the features before LRPE.
+struct NoFeatureGradient {
+  TRANSNORMER_DEVICE float operator()(std::int64_t /*i*/) const { return 0; }
+};
+
 // The way back: calls give(i, gradient of raw(i)) from scale * gradient(i), that of the encoded
-// row. Where there is LRPE, also cross(pair, d(angle)) behind all else that concerns the pair. A
-// thread calls all three for pairs of its own in the end, so that they may share memory.
-template <typename Group, typename Raw, typename Gradient, typename Give, typename Cross>
+// row, and beside(i), what the features before LRPE have beside it. Where there is LRPE, also
+// cross(pair, d(angle)) behind all else that concerns the pair. A thread calls all of them for
+// pairs of its own in the end, so that they may share memory.
+template <typename Group, typename Raw, typename Gradient, typename Give, typename Cross,
+          typename Beside = NoFeatureGradient>
 TRANSNORMER_DEVICE void encode_row_backward(const Group& group, Feature kind, const Lrpe& lrpe,
                                             std::int64_t time, std::int64_t dim, Raw raw,
-                                            float scale, Gradient gradient, Give give,
-                                            Cross cross) {
+                                            float scale, Gradient gradient, Give give, Cross cross,
+                                            Beside beside = {}) {
   const auto feature = [&](std::int64_t i) { return feature_of(kind, raw(i)); };
   const auto slope = [&](std::int64_t i, float y) { return feature_slope(kind, raw(i), y); };
   if (lrpe.rotation == nullptr) {
     group.each([&](int thread) {
       for (std::int64_t i = thread; i < dim; i += group.size) {
-        give(i, gradient(i) * scale * slope(i, feature(i)));
+        give(i, (gradient(i) * scale + beside(i)) * slope(i, feature(i)));
       }
     });
     return;
@@ -97,8 +104,8 @@ TRANSNORMER_DEVICE void encode_row_backward(const Group& group, Feature kind, co
       const float z_odd = f_odd - unit[i + 1] * twice_feature;
       const float at_even = slope(i, f_even);
       const float at_odd = slope(i + 1, f_odd);
-      give(i, (even - unit[i] * twice_gradient) * at_even);
-      give(i + 1, (odd - unit[i + 1] * twice_gradient) * at_odd);
+      give(i, (even - unit[i] * twice_gradient + beside(i)) * at_even);
+      give(i + 1, (odd - unit[i + 1] * twice_gradient + beside(i + 1)) * at_odd);
       // Against the reflected input z, the gradient's component along the rotation.
       cross(pair, odd * z_even - even * z_odd);
     }

@@ -75,12 +75,17 @@ TRANSNORMER_DEVICE void read_encoded(const Block& block, Feature feature, const 
 // Where a block of threads leaves its part of d(theta), [dim / 2]; null where there is no LRPE.
 using ThetaPart = double*;
 
-// Writes d(x) of scale * `gradient`, that of the encoded rows, which is used up.
-template <typename Block>
+struct NoFeatureGradients {
+  TRANSNORMER_DEVICE float operator()(int /*row*/, std::int64_t /*i*/) const { return 0; }
+};
+
+// Writes d(x) of scale * `gradient`, that of the encoded rows, which is used up, and of
+// beside(row, i), that of the features before LRPE.
+template <typename Block, typename Beside = NoFeatureGradients>
 TRANSNORMER_DEVICE void write_decoded(const Block& block, Feature feature, const Lrpe& lrpe,
                                       const HeadsIn& x, const Span& s, float scale,
-                                      const Tile& gradient, const HeadsOut& d_x,
-                                      ThetaPart d_theta) {
+                                      const Tile& gradient, const HeadsOut& d_x, ThetaPart d_theta,
+                                      Beside beside = {}) {
   block.rows(s.rows, [&](const auto& group, int row) {
     const std::int64_t time = s.time + row;
     encode_row_backward(
@@ -89,7 +94,8 @@ TRANSNORMER_DEVICE void write_decoded(const Block& block, Feature feature, const
         [&](std::int64_t i, float d) { d_x.set(s.head, time, i, d); },
         [&](std::int64_t pair, float d_angle) {
           gradient.at(row, static_cast<int>(2 * pair)) = d_angle;
-        });
+        },
+        [&](std::int64_t i) { return beside(row, i); });
   });
   if (d_theta == nullptr) {
     return;

@@ -43,7 +43,8 @@ struct StepKernels {
   void (*product)(const FewRows&, In x, In weight, In bias, Out y);
   // y [batch, heads, dim] = weights V, weights = softmax(scale q K^T) or relu(scale q K^T).
   void (*cached_attention)(const CachedAttention&, In q, In keys, In values, Out y);
-  // linear_attention of one time, without the chunk's products.
+  // linear_attention of one time, without the chunk's products; not of logarithms. Where it
+  // divides, key_sums are needed, and divisors are not written.
   void (*linear_attention)(const LinearAttention&, In q, In k, In v, Out out, float* state);
 };
 

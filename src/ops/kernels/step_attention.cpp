@@ -77,10 +77,10 @@ void weigh(const CachedAttention& a, const float* weights, float factor, const T
   });
 }
 
-// state += k v^T; y = q . state.
+// state = decay state + k v^T; y = factor q . state.
 template <typename T>
-void update_and_read(const LinearAttention& a, const float* q, const float* k, const float* v,
-                     float* state, T* y) {
+void update_and_read(const LinearAttention& a, float decay, float factor, const float* q,
+                     const float* k, const float* v, float* state, T* y) {
   const std::int64_t width = a.value_dim;
   for_vectors(width, [&]<int vectors>(std::int64_t place) {
     F sums[vectors] = {};
@@ -92,15 +92,28 @@ void update_and_read(const LinearAttention& a, const float* q, const float* k, c
       float* s = state + row * width + place;
       for (int i = 0; i < vectors; ++i) {
         const std::int64_t n = width - place - i * kLanes;
-        const F updated = load(s + i * kLanes, n) + value[i] * k[row];
+        const F updated = load(s + i * kLanes, n) * decay + value[i] * k[row];
         store(s + i * kLanes, updated, n);
         sums[i] += updated * q[row];
       }
     }
     for (int i = 0; i < vectors; ++i) {
-      store(y + place + i * kLanes, sums[i], width - place - i * kLanes);
+      store(y + place + i * kLanes, sums[i] * factor, width - place - i * kLanes);
     }
   });
+}
+
+// sums += k; gives max(q . sums, floor). q and k are padded with zeros.
+float divisor_of(const LinearAttention& a, const float* q, const float* k, float* sums) {
+  F along{};
+  for (std::int64_t i = 0; i < a.key_dim; i += kLanes) {
+    const std::int64_t n = a.key_dim - i;
+    const F sum_of_keys = load(sums + i, n) + load(k + i);
+    store(sums + i, sum_of_keys, n);
+    along += sum_of_keys * load(q + i);
+  }
+  const float plain = sum(along);
+  return plain > a.floor || plain != plain ? plain : a.floor;
 }
 
 }  // namespace
@@ -133,11 +146,21 @@ void linear_attention_step(const LinearAttention& a, In q, In k, In v, Out out, 
     for (std::int64_t i = a.first; i < a.last; ++i) {
       const std::int64_t batch = i / a.heads;
       const std::int64_t head = i % a.heads;
-      pack(a.feature, a.lrpe, {0, 1, a.key_dim}, queries.rows(batch, head, 0), 1, query);
-      pack(a.feature, a.lrpe, {0, 1, a.key_dim}, keys.rows(batch, head, 0), 1, key);
+      const auto encode = [&](const Lrpe& lrpe) {
+        pack(a.feature, lrpe, {0, 1, a.key_dim}, queries.rows(batch, head, 0), 1, query);
+        pack(a.feature, lrpe, {0, 1, a.key_dim}, keys.rows(batch, head, 0), 1, key);
+      };
+      float factor = 1;
+      if (a.divides) {
+        encode(Lrpe{});
+        factor = 1 / divisor_of(a, query, key, a.key_sums + i * a.key_dim);
+      }
+      if (!a.divides || a.lrpe.rotation != nullptr) {
+        encode(a.lrpe);
+      }
       pack({0, 1, a.value_dim}, values.rows(batch, head, 0), value);
-      update_and_read(a, query, key, value, state + i * a.key_dim * a.value_dim,
-                      as(out, t) + i * a.value_dim);
+      update_and_read(a, a.decay == nullptr ? 1.F : a.decay[head], factor, query, key, value,
+                      state + i * a.key_dim * a.value_dim, as(out, t) + i * a.value_dim);
     }
   });
 }

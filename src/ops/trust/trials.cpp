@@ -171,21 +171,31 @@ Encoding encoding_of(const HeadSizes& sizes, const at::Tensor& theta, Operands& 
           .period = 0};
 }
 
-// Of whole sequences, and of parts with others before and behind them.
+// Of whole sequences, and of parts with others before and behind them; with decay and divided.
 Tensors linear_attentions(Part part, Operands x) {
   const dist::Group alone, others = mirrored_group();
   Tensors results;
+  const auto add = [&](const HeadSizes& sizes, LinearAttentionOptions options) {
+    const auto heads = [&] { return leaf(x.some({2, sizes.time, 3, sizes.dim})); };
+    const at::Tensor q = heads(), k = heads(), v = heads();
+    const at::Tensor theta = leaf(x.wide({sizes.dim / 2}).abs());
+    options.encoding = encoding_of(sizes, theta, x);
+    if (options.floor) {
+      options.encoding.feature = FeatureMap::elu1;
+    }
+    const at::Tensor y = linear_attention(q, k, v, options);
+    std::ranges::move(
+        part_of(part, {y}, sizes.encoded ? Tensors{q, k, v, theta} : Tensors{q, k, v}, x),
+        std::back_inserter(results));
+  };
+  const at::Tensor decay = at::tensor({0.8F, 0.97F, 1.F}).to(x.wide({1}).device());
   for (const HeadSizes& sizes : kHeadSizes) {
     for (const dist::Group* sequence : {&alone, &others}) {
-      const auto heads = [&] { return leaf(x.some({2, sizes.time, 3, sizes.dim})); };
-      const at::Tensor q = heads(), k = heads(), v = heads();
-      const at::Tensor theta = leaf(x.wide({sizes.dim / 2}).abs());
-      const at::Tensor y = linear_attention(
-          q, k, v, {.encoding = encoding_of(sizes, theta, x), .sequence = sequence});
-      std::ranges::move(
-          part_of(part, {y}, sizes.encoded ? Tensors{q, k, v, theta} : Tensors{q, k, v}, x),
-          std::back_inserter(results));
+      add(sizes, {.sequence = sequence});
+      add(sizes, {.sequence = sequence, .decay = decay});
     }
+    // The floor holds for some tokens at the start.
+    add(sizes, {.floor = static_cast<double>(sizes.dim)});
   }
   return results;
 }
