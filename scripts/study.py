@@ -72,6 +72,9 @@ def settle(options, out):
     """Scale and seeds: as asked for, else as the directory was begun with, else cpu and 3. A directory
     holds one study at one scale."""
     begun = runs.read_record(out / STATE) or {}
+    if (begun and not {"study", "scale", "seeds"} <= begun.keys()) or (
+            not begun and out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise StudyError(f"{out}: holds what is no study's; name a new or an empty directory by --out")
     name = pathlib.Path(options.name).stem
     scale = options.scale or begun.get("scale", "cpu")
     if begun and (begun["study"], begun["scale"]) != (name, scale):

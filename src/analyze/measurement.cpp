@@ -166,8 +166,8 @@ LinePlot plot_of(const std::vector<LayerGradients>& layers) {
                 .log_y = true,
                 .curves = {curve("dp/ds, bound", false, &LayerGradients::bound),
                            curve("dp/ds, occurs", false, &LayerGradients::largest),
-                           curve("dL/ds, bound", true, &LayerGradients::bound),
-                           curve("dL/ds, occurs", true, &LayerGradients::largest)}};
+                           curve("dL/ds or dL/dw, bound", true, &LayerGradients::bound),
+                           curve("dL/ds or dL/dw, occurs", true, &LayerGradients::largest)}};
   std::erase_if(plot.curves, [](const Curve& one) {
     return std::none_of(one.y.begin(), one.y.end(), [](double y) { return y > 0; });
   });

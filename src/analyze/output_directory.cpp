@@ -24,7 +24,7 @@ void OutputDirectory::write(const std::string& name, std::string_view bytes) {
 bool is_file_of_analysis(const InputFile& file) {
   // How the tables begin: see measurement.cpp.
   constexpr std::array<std::string_view, 5> kBeginnings{
-      "share,layer_", "query,", "layer,attention,form,", "layer,attention,denominator,",
+      "share,layer_", "query,0", "layer,attention,form,", "layer,attention,denominator,",
       "layer,head,key_dim,"};
   if (is_own_png(file)) {
     return true;

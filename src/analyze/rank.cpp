@@ -68,7 +68,7 @@ void add_rows_by_width(std::vector<RankRow>& rows, std::int64_t layer, std::int6
 // Of the weights themselves, where there is nothing that they are products of.
 void add_rows_of_weights(std::vector<RankRow>& rows, std::int64_t layer, std::int64_t head,
                          const at::Tensor& weights, bool causal) {
-  const at::Tensor matrix = weights.to(at::kDouble);
+  const at::Tensor& matrix = weights;
   const Ranks ranks = ranks_of(matrix);
   rows.push_back({.layer = layer,
                   .head = head,
@@ -81,13 +81,13 @@ void add_rows_of_weights(std::vector<RankRow>& rows, std::int64_t layer, std::in
 
 }  // namespace
 
-Ranks ranks_of_singular_values(const at::Tensor& values, std::int64_t n) {
+Ranks ranks_of_singular_values(const at::Tensor& values, std::int64_t n, double precision) {
   const at::Tensor sorted = values.to(at::kDouble).cpu();
   const double largest = sorted.max().item<double>();
   if (!(largest > 0)) {
     return {};
   }
-  const double least = largest * static_cast<double>(n) * std::numeric_limits<double>::epsilon();
+  const double least = largest * static_cast<double>(n) * precision;
   const at::Tensor share = sorted / sorted.sum();
   const at::Tensor some = share.masked_select(share.gt(0));
   return {.rank = sorted.gt(least).sum().item<std::int64_t>(),
@@ -95,7 +95,10 @@ Ranks ranks_of_singular_values(const at::Tensor& values, std::int64_t n) {
 }
 
 Ranks ranks_of(const at::Tensor& matrix) {
-  return ranks_of_singular_values(at::linalg_svdvals(matrix), matrix.size(0));
+  const bool wide = matrix.scalar_type() == at::kDouble;
+  return ranks_of_singular_values(
+      at::linalg_svdvals(matrix.to(at::kDouble)), matrix.size(0),
+      wide ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
 }
 
 at::Tensor matrix_of(const at::Tensor& q, const at::Tensor& k, bool softmax, double scale,

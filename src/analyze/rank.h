@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -15,13 +16,16 @@
 namespace transnormer {
 
 struct Ranks {
-  std::int64_t rank = 0;      // singular values above the largest times n times fp64's precision
+  std::int64_t rank = 0;      // singular values above the largest times n times the
+                              // precision of the numbers
   double effective_rank = 0;  // exp of the entropy of the singular values over their sum
 };
 
 // Of singular values, fp64 [count], of a matrix of n rows and columns.
-[[nodiscard]] Ranks ranks_of_singular_values(const at::Tensor& values, std::int64_t n);
-[[nodiscard]] Ranks ranks_of(const at::Tensor& matrix);  // fp64 [n, n]
+[[nodiscard]] Ranks ranks_of_singular_values(
+    const at::Tensor& values, std::int64_t n,
+    double precision = std::numeric_limits<double>::epsilon());
+[[nodiscard]] Ranks ranks_of(const at::Tensor& matrix);  // [n, n], of fp32 numbers or fp64
 
 // The matrix that q and k [n, width], as they meet, make: their products, or their softmax times
 // `scale`. `window` > 0: causal, and each token sees itself and window - 1 before it.

@@ -82,11 +82,18 @@ std::string attention_names() {
   return names;
 }
 
-// Gives horizons the length of the row, as tables of positions have it.
-class FreeHorizons : public FieldVisitor {
+// Gives horizons the length of the row, as tables of positions have it, and no projection more
+// rows.
+class FitToLength : public FieldVisitor {
  public:
+  explicit FitToLength(std::int64_t length) : length_(length) {}
   void integer(const Field& field, std::int64_t& value, const IntegerRange&) override {
-    value = std::string_view(field.key) == "horizon" ? 0 : value;
+    const std::string_view key(field.key);
+    if (key == "horizon") {
+      value = 0;
+    } else if (key == "rank") {
+      value = std::min(value, length_);
+    }
   }
   void section(const Field&, const std::function<void()>& body) override { body(); }
   void alternatives(const Field&, UnionValue& value) override { value.visit(*this); }
@@ -96,6 +103,9 @@ class FreeHorizons : public FieldVisitor {
   void text(const Field&, std::string&, TextKind) override {}
   void paths(const Field&, std::vector<std::string>&) override {}
   void choice(const Field&, const Choice&) override {}
+
+ private:
+  std::int64_t length_;
 };
 
 // A variant stands for all of its parts; an attention replaces the early and the late one, with the
@@ -156,14 +166,24 @@ BenchPlan make_plan(const BenchRequest& request) {
   if (models.empty()) {
     models.emplace_back(own_name(config.model), config.model);
   }
-  FreeHorizons free_horizons;
-  for (auto& [name, model] : models) {
-    model.early.visit(free_horizons);
-    model.late.visit(free_horizons);
+  for (const auto& [name, whole] : models) {
     for (const std::int64_t length : lengths) {
+      ModelConfig model = whole;
+      FitToLength fit(length);
+      model.early.visit(fit);
+      model.late.visit(fit);
       plan.cases.push_back({name, model, vocab_size, length, batch_size});
       if (request.mode == BenchMode::decode) {
+        if (config.model.causal && !model.causal) {
+          throw UserError("--attentions names \"" + name +
+                          "\", which cannot be causal, so that it cannot decode; leave it out");
+        }
         require_decoding(model);
+      }
+      if (const std::vector<std::string> faults =
+              unfit_attentions(model, {.vocab_size = vocab_size, .max_positions = length});
+          !faults.empty()) {
+        throw UserError(faults);
       }
       require_memory(plan.cases.back(), plan.options);
       plan.all_causal = plan.all_causal && model.causal;

@@ -32,7 +32,12 @@ ExitStatus show(const ConfigRequest& request) {
 }
 
 ExitStatus check(const ConfigRequest& request) {
-  static_cast<void>(load(request));
+  const Config config = load(request).config;
+  const std::vector<std::string> faults =
+      unfit_attentions(config.model, {.max_positions = config.data.tokens_per_sample});
+  if (!faults.empty()) {
+    throw UserError(faults);
+  }
   std::cout << "ok: " << (request.file.empty() ? "defaults" : request.file) << '\n';
   return ExitStatus::done;
 }

@@ -74,11 +74,12 @@ void check(const TransNormer& model, const std::vector<TokenId>& inputs,
   // The last new token is never read.
   const std::int64_t positions =
       std::ssize(inputs) + std::max<std::int64_t>(options.max_tokens - 1, 0);
-  const std::int64_t table = model.size().max_positions;
-  if (model.config().position == PositionKind::learned && positions > table) {
+  const std::optional<std::int64_t> most = model.most_positions();
+  if (most && positions > *most) {
     throw UserError("the prompt and " + std::to_string(options.max_tokens) + " new tokens need " +
-                    std::to_string(positions) + " positions, but the model learned only " +
-                    std::to_string(table) + " (data.tokens_per_sample): shorten either");
+                    std::to_string(positions) + " positions, but the model has only " +
+                    std::to_string(*most) +
+                    " (data.tokens_per_sample, or the horizon of an attention): shorten either");
   }
 }
 

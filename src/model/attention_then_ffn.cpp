@@ -62,6 +62,10 @@ bool AttentionThenFfn::can_be_captured() const {
   return attention_->can_be_captured();
 }
 
+std::optional<std::int64_t> AttentionThenFfn::most_positions() const {
+  return attention_->most_positions();
+}
+
 ops::Drop AttentionThenFfn::drop(DropoutSite site, const ForwardContext& context) const {
   return {context.training ? dropout_ : 0, context.dropout_key(layer_, site, dim_)};
 }

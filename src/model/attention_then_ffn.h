@@ -26,6 +26,7 @@ class AttentionThenFfn : public Block {
                                              const ForwardContext& context) override;
   [[nodiscard]] StateBytes state_bytes(at::ScalarType compute) const override;
   [[nodiscard]] bool can_be_captured() const override;
+  [[nodiscard]] std::optional<std::int64_t> most_positions() const override;
   [[nodiscard]] BlockFlops flops_per_token(std::int64_t length) const override;
   [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override;
   // Those of the attention, and "ffn".

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class Block : public torch::nn::Module {
                                                      const ForwardContext& context) = 0;
   [[nodiscard]] virtual StateBytes state_bytes(at::ScalarType compute) const = 0;
   [[nodiscard]] virtual bool can_be_captured() const { return true; }
+  [[nodiscard]] virtual std::optional<std::int64_t> most_positions() const { return std::nullopt; }
 
   // Bytes that the backward pass keeps for a token, the stream at the block's start among them.
   [[nodiscard]] virtual double kept_bytes_per_token(at::ScalarType compute) const = 0;

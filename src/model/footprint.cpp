@@ -20,14 +20,19 @@ constexpr double kWeightBytes = 4;  // fp32
 // Above this the description alone takes minutes and gigabytes.
 constexpr std::int64_t kMostLayers = 100000;
 
-// Parameters and frozen vectors.
-double numbers_in(const Block& block) {
+double frozen_in(const Block& block) {
   double sum = 0;
-  for (const at::Tensor& parameter : block.parameters()) {
-    sum += static_cast<double>(parameter.numel());
-  }
   for (const at::Tensor& buffer : block.buffers()) {
     sum += static_cast<double>(buffer.numel());
+  }
+  return sum;
+}
+
+// Parameters and what is frozen.
+double numbers_in(const Block& block) {
+  double sum = frozen_in(block);
+  for (const at::Tensor& parameter : block.parameters()) {
+    sum += static_cast<double>(parameter.numel());
   }
   return sum;
 }
@@ -86,7 +91,8 @@ double estimate_parameters(const ModelConfig& config, const ModelSize& size) {
 
 MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
                                const OptimizerShape& optimizer, const PassShape& pass) {
-  const double parameters = estimate_parameters(config, size);
+  const double numbers = estimate_parameters(config, size);
+  const double parameters = numbers - sum_over_layers(config, size, frozen_in);
   const auto element = static_cast<double>(c10::elementSize(pass.compute));
   const auto tokens = static_cast<double>(pass.sequences) * static_cast<double>(pass.length);
   const auto layers = static_cast<double>(config.layers);
@@ -96,11 +102,11 @@ MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
   const double stream = layers * 4 * static_cast<double>(config.dim);
   const double state = 4 * static_cast<double>(optimizer.state_slots) * parameters;
   const double copies = pass.compute == at::kFloat ? 0 : element;  // of the weights, for products
-  return {.weights = (4 + copies) * parameters,
+  return {.weights = 4 * numbers + copies * parameters,
           .gradients = 4 * parameters,
           .optimizer = state,
           .activations = tokens * (pass.activation_checkpointing ? stream + kept / layers : kept),
-          .snapshot = 4 * parameters + state};
+          .snapshot = 4 * numbers + state};
 }
 
 void require_memory_for_weights(const ModelConfig& config, const ModelSize& size,

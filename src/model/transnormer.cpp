@@ -197,6 +197,19 @@ ModelState TransNormer::make_state(std::int64_t batch) const {
   return state;
 }
 
+std::optional<std::int64_t> TransNormer::most_positions() const {
+  std::optional<std::int64_t> most;
+  if (config_.position == PositionKind::learned) {
+    most = size_.max_positions;
+  }
+  for (const auto& block : blocks_) {
+    if (const auto own = block->most_positions(); own && (!most || *own < *most)) {
+      most = own;
+    }
+  }
+  return most;
+}
+
 bool TransNormer::can_be_captured() const {
   return std::all_of(blocks_.begin(), blocks_.end(),
                      [](const auto& block) { return block->can_be_captured(); });

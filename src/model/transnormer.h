@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,10 @@ class TransNormer : public torch::nn::Module {
 
   // The layers, in order.
   [[nodiscard]] const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
+
+  // How many tokens a sequence may have, by a table of positions and all attentions; none: any
+  // number.
+  [[nodiscard]] std::optional<std::int64_t> most_positions() const;
 
   // Whether each layer can; see Attention.
   [[nodiscard]] bool can_be_captured() const;

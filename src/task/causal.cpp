@@ -127,7 +127,7 @@ void CausalObjective::require_model(const ModelConfig& model) const {
   if (!model.causal) {
     throw UserError(
         "model.causal: expected true with train.objective \"causal\", and there is no other "
-        "objective yet; only config, inspect and bench take a model that is not causal");
+        "objective yet; only config, inspect, bench and analyze take a model that is not causal");
   }
 }
 

@@ -81,7 +81,7 @@ TEST(Rank, OfALinearLayerGrowsWithItsKeysAndIsFullUnderTheMask) {
   }
   // The widest one agrees with the layer's own matrix.
   const auto records = record_pass(*subject.model, subject.windows[0], false);
-  const Ranks own = ranks_of(weights_of(*subject.model, 2, records[2])[1].to(at::kDouble));
+  const Ranks own = ranks_of(weights_of(*subject.model, 2, records[2])[1]);
   const RankRow& widest = rows[13];
   EXPECT_EQ(*widest.key_dim, 12);
   EXPECT_TRUE(widest.masked);
@@ -95,7 +95,7 @@ TEST(Rank, OfASoftmaxLayerAgreesWithItsOwnMatrix) {
   const Subject subject = test::make_subject(config, 1, 24);
   const std::vector<RankRow> rows = measure_rank(subject, {.layers = {1}, .heads = {0}});
   const auto records = record_pass(*subject.model, subject.windows[0], false);
-  const Ranks own = ranks_of(weights_of(*subject.model, 1, records[1])[0].to(at::kDouble));
+  const Ranks own = ranks_of(weights_of(*subject.model, 1, records[1])[0]);
   const RankRow& widest = rows.back();
   EXPECT_EQ(*widest.key_dim, 12);
   EXPECT_TRUE(widest.masked);

@@ -24,18 +24,16 @@ HeadShape usual_heads(const AttentionSettings& settings) {
 }
 
 ProjectedAttention::ProjectedAttention(const AttentionSettings& settings, const HeadShape& shape,
-                                       double gain, NormKind output_norm)
+                                       const ProjectionStarts& starts, NormKind output_norm)
     : settings_(settings),
       shape_(shape),
       qkv_(*this, settings.dim,
-           {{"q_proj", shape.keys(), {.xavier_gain = gain}},
-            {"k_proj", shape.keys(), {.xavier_gain = gain}},
-            {"v_proj", shape.values(), {.xavier_gain = gain}}},
+           {{"q_proj", shape.keys(), starts.q},
+            {"k_proj", shape.keys(), starts.k},
+            {"v_proj", shape.values(), starts.v}},
            settings.device),
-      out_(register_module(
-          "out_proj", std::make_shared<Linear>(shape.values(), settings.dim,
-                                               LinearStart{.xavier_gain = 1, .zero_bias = true},
-                                               settings.device))) {
+      out_(register_module("out_proj", std::make_shared<Linear>(shape.values(), settings.dim,
+                                                                starts.out, settings.device))) {
   if (settings.lrpe) {
     lrpe_ = register_module("lrpe", std::make_shared<Lrpe>(shape.key_dim, settings.device));
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "config/config.h"
@@ -67,6 +68,9 @@ class Attention : public torch::nn::Module {
   // launched does: false where the host makes numbers anew for each update.
   [[nodiscard]] virtual bool can_be_captured() const { return true; }
 
+  // How many tokens a sequence may have, where there is a limit.
+  [[nodiscard]] virtual std::optional<std::int64_t> most_positions() const { return std::nullopt; }
+
   // Only attentions that can decode are asked.
   [[nodiscard]] virtual std::unique_ptr<AttentionState> make_state(std::int64_t batch) const = 0;
 
@@ -104,12 +108,21 @@ struct Projected {
   at::Tensor x;
 };
 
+// How the projections start; usually by one Xavier gain of q, k and v, 1 and no bias of out.
+struct ProjectionStarts {
+  ProjectionStarts(double gain)  // NOLINT: implicit
+      : q{.xavier_gain = gain}, k(q), v(q), out{.xavier_gain = 1, .zero_bias = true} {}
+  LinearStart q;
+  LinearStart k;
+  LinearStart v;
+  LinearStart out;
+};
+
 // out_proj(finish(attend(q_proj(x), k_proj(x), v_proj(x)))).
 class ProjectedAttention : public Attention {
  public:
-  // `gain`: of the Xavier initialisation of q, k and v; that of out is 1.
-  ProjectedAttention(const AttentionSettings& settings, const HeadShape& shape, double gain,
-                     NormKind output_norm);
+  ProjectedAttention(const AttentionSettings& settings, const HeadShape& shape,
+                     const ProjectionStarts& starts, NormKind output_norm);
 
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const ForwardContext& context,
                                    AttentionState* state) final;

@@ -43,11 +43,20 @@ struct CosformerAttentionConfig {
   bool operator==(const CosformerAttentionConfig&) const = default;
 };
 
+// As published: those of queries and keys by LibTorch's own.
+ProjectionStarts published_starts() {
+  ProjectionStarts starts(std::sqrt(0.5));
+  starts.q = starts.k = {};
+  return starts;
+}
+
 class CosformerAttention : public FeatureAttention {
  public:
   CosformerAttention(const CosformerAttentionConfig& config, const AttentionSettings& settings)
-      : FeatureAttention(settings, std::sqrt(0.5), 2 * settings.head_dim(), {.floor = 1e-6}),
+      : FeatureAttention(settings, published_starts(), 2 * settings.head_dim(), {.floor = 1e-6}),
         horizon_(config.horizon > 0 ? config.horizon : settings.max_positions) {}
+
+  [[nodiscard]] std::optional<std::int64_t> most_positions() const override { return horizon_; }
 
  protected:
   [[nodiscard]] at::Tensor feature(const at::Tensor& x, const Of& of,
@@ -58,12 +67,12 @@ class CosformerAttention : public FeatureAttention {
                       " positions (horizon, or data.tokens_per_sample in training), " +
                       std::to_string(end) + " are needed");
     }
-    const at::Tensor angle = (at::arange(of.first + 1, end + 1, at::kDouble) *
-                              (std::numbers::pi / 2 / static_cast<double>(horizon_)))
-                                 .view({1, -1, 1, 1});
+    const at::Tensor angle =
+        (at::arange(of.first + 1, end + 1, at::device(x.device()).dtype(at::kDouble)) *
+         (std::numbers::pi / 2 / static_cast<double>(horizon_)))
+            .view({1, -1, 1, 1});
     const at::Tensor positive = at::relu(x);
-    return at::cat({positive * angle.sin().to(x.device(), at::kFloat),
-                    positive * angle.cos().to(x.device(), at::kFloat)},
+    return at::cat({positive * angle.sin().to(at::kFloat), positive * angle.cos().to(at::kFloat)},
                    -1);
   }
 

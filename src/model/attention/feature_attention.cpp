@@ -11,10 +11,10 @@
 
 namespace transnormer {
 
-FeatureAttention::FeatureAttention(const AttentionSettings& settings, double gain,
-                                   std::int64_t feature_dim,
+FeatureAttention::FeatureAttention(const AttentionSettings& settings,
+                                   const ProjectionStarts& starts, std::int64_t feature_dim,
                                    const ops::LinearAttentionOptions& options)
-    : ProjectedAttention(settings, usual_heads(settings), gain, NormKind::none),
+    : ProjectedAttention(settings, usual_heads(settings), starts, NormKind::none),
       feature_dim_(feature_dim),
       options_(options) {}
 

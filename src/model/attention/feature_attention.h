@@ -20,8 +20,8 @@ class FeatureAttention : public ProjectedAttention {
 
  protected:
   // feature_dim: of a head's features; options: floor, logarithms.
-  FeatureAttention(const AttentionSettings& settings, double gain, std::int64_t feature_dim,
-                   const ops::LinearAttentionOptions& options);
+  FeatureAttention(const AttentionSettings& settings, const ProjectionStarts& starts,
+                   std::int64_t feature_dim, const ops::LinearAttentionOptions& options);
 
   // Whose features they are.
   struct Of {

@@ -5,8 +5,8 @@
 // is at most their width.
 //
 // The published code subtracts each key's own maximum for e^x, which changes the weights, and lets
-// signed features meet a divisor; here e^x is exact at any size (ops/attention/logarithms.h), and
-// elu and silu need `denominator` false.
+// signed features meet a divisor; here e^x is exact at any size (ops/attention/logarithms.h), with
+// LRPE or a window for |k| below 700, and elu and silu need `denominator` false.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -84,15 +84,32 @@ class LinearAttention : public ProjectedAttention {
       return {.fixed = kept_keys_and_values(compute).per_token *
                        static_cast<double>(config_.window - 1)};
     }
-    const std::int64_t beside = config_.denominator ? (exact() ? 2 : 1) : 0;
-    return {.fixed = 4 * static_cast<double>(shape().keys() * (shape().value_dim + beside))};
+    const bool wide = exact() && settings().lrpe;  // sums in double, without maxima
+    const std::int64_t beside = config_.denominator ? (exact() && !wide ? 2 : 1) : 0;
+    return {.fixed = (wide ? 8 : 4) *
+                     static_cast<double>(shape().keys() * (shape().value_dim + beside))};
+  }
+
+  // In a window the scores and weights, and features; with exact exponentials in double.
+  [[nodiscard]] double kept_bytes_per_token(at::ScalarType compute) const override {
+    const double plain = ProjectedAttention::kept_bytes_per_token(compute);
+    const double element = exact() ? 8 : 4;
+    const auto features = static_cast<double>(shape().keys());
+    if (config_.window > 0) {
+      const double span = (settings().causal ? 2 : 3) * static_cast<double>(config_.window);
+      const double scores = static_cast<double>(shape().heads) * span;
+      return plain + element * ((config_.denominator ? 5 : 2) * scores + 6 * features);
+    }
+    return plain + (exact() ? (settings().lrpe ? 14 * element : 8.0) * features : 0);
   }
 
   // The state's update and its reading; how the chunks are cut is not counted.
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
     if (config_.window > 0) {
-      return 2 * static_cast<double>(shape().keys() + shape().values()) *
-             mean_seen(std::min(config_.window, length));
+      const auto seen = static_cast<double>(std::min(config_.window, length));
+      // All but the first tokens see a whole window, or two of them.
+      const double pairs = settings().causal ? seen : 2 * seen - 1;
+      return 2 * static_cast<double>(shape().keys() + shape().values()) * pairs;
     }
     return 4 * static_cast<double>(shape().keys() * shape().value_dim);
   }
@@ -152,14 +169,7 @@ class LinearAttention : public ProjectedAttention {
     return ops::encode(x.to(at::kFloat), {.feature = config_.kernel});
   }
   [[nodiscard]] static at::Tensor turned(const at::Tensor& x, const ops::Encoding& lrpe) {
-    if (!lrpe.theta.defined()) {
-      return x;
-    }
-    // Of any size in double: a vector times its length, which LRPE keeps.
-    const at::Tensor unit = x.detach().amax(-1, true).abs().clamp_min(1e-300);
-    return x.scalar_type() == at::kDouble
-               ? ops::encode((x / unit).to(at::kFloat), lrpe).to(at::kDouble) * unit
-               : ops::encode(x, lrpe);
+    return lrpe.theta.defined() ? ops::encode(x, lrpe) : x;
   }
 
   [[nodiscard]] at::Tensor windowed(const Projected& in, const ForwardContext& context) const {

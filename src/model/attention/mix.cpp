@@ -1,7 +1,9 @@
 // Two attentions in one layer (Qin et al. 2022, table 12), each with heads of half the width: d to
 // d/2 for queries, keys and values, d/2 to d out. parallel: their mean. sequential: the second
 // takes its queries from the first's output, keys and values from the layer's input.
+#include <algorithm>
 #include <array>
+#include <optional>
 
 #include "config/fields.h"
 #include "model/attention/registry.h"
@@ -38,7 +40,9 @@ struct MixAttentionConfig {
                   "the first's output"},
                  mode, kModeNames);
   }
-  [[nodiscard]] Abilities abilities() const;
+  [[nodiscard]] std::vector<AttentionPart> parts() const {
+    return {{"first", &first}, {"second", &second}};
+  }
   [[nodiscard]] std::vector<std::string> faults(const AttentionSettings& settings) const;
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const MixAttentionConfig&) const = default;
@@ -102,6 +106,10 @@ class MixAttention : public Attention {
   [[nodiscard]] bool can_be_captured() const override {
     return first_->can_be_captured() && second_->can_be_captured();
   }
+  [[nodiscard]] std::optional<std::int64_t> most_positions() const override {
+    const std::optional<std::int64_t> a = first_->most_positions(), b = second_->most_positions();
+    return a && b ? std::min(*a, *b) : a ? a : b;
+  }
   [[nodiscard]] double flops_per_token(std::int64_t length) const override {
     return first_->flops_per_token(length) + second_->flops_per_token(length);
   }
@@ -123,18 +131,6 @@ class MixAttention : public Attention {
   std::shared_ptr<Attention> first_;
   std::shared_ptr<Attention> second_;
 };
-
-// What both parts can.
-Abilities MixAttentionConfig::abilities() const {
-  const Abilities& a = transnormer::abilities(first);
-  const Abilities& b = transnormer::abilities(second);
-  Abilities both = kAbilities;
-  both.causal = a.causal && b.causal;
-  both.bidirectional = a.bidirectional && b.bidirectional;
-  both.decodes = a.decodes && b.decodes;
-  both.lrpe = a.lrpe || b.lrpe;
-  return both;
-}
 
 std::vector<std::string> MixAttentionConfig::faults(const AttentionSettings& settings) const {
   std::vector<std::string> faults;

@@ -31,7 +31,10 @@ struct NormAttentionConfig {
   GateKind gate = GateKind::none;
 
   void visit(FieldVisitor& visitor);
-  [[nodiscard]] Weighting weighting() const { return Weighting::unnormalised; }
+  // Decay is not in what queries and keys are scored by.
+  [[nodiscard]] Weighting weighting() const {
+    return decay == DecayKind::none ? Weighting::unnormalised : Weighting::other;
+  }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const NormAttentionConfig&) const = default;
 };

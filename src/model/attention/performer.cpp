@@ -35,10 +35,17 @@ struct PerformerAttentionConfig {
   bool operator==(const PerformerAttentionConfig&) const = default;
 };
 
+// As in the published language model: all by LibTorch's own.
+ProjectionStarts framework_starts() {
+  ProjectionStarts starts(1);
+  starts.q = starts.k = starts.v = starts.out = {};
+  return starts;
+}
+
 class PerformerAttention : public FeatureAttention, public Initializable {
  public:
   PerformerAttention(const PerformerAttentionConfig& config, const AttentionSettings& settings)
-      : FeatureAttention(settings, std::sqrt(0.5), config.features,
+      : FeatureAttention(settings, framework_starts(), config.features,
                          {.floor = 0, .logarithms = true}),
         directions_(*this, {settings.heads, config.features, settings.head_dim()},
                     Directions::orthogonal, config.redraw, settings),

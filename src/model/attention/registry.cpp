@@ -28,19 +28,30 @@ std::string those_with(bool Abilities::*ability) {
 }
 
 struct Used {
-  const char* key;
-  const AttentionConfig* config;
+  std::string key;
+  const UnionValue* config;
+  bool is_part = false;
 };
 
-// What the layers use; a part that no layer has is not looked at.
+void add_used(std::vector<Used>& used, const std::string& key, const UnionValue& config,
+              bool is_part) {
+  used.push_back({key, &config, is_part});
+  const AttentionKind& kind = kinds().at(config.name());
+  for (const AttentionPart& part : kind.parts ? kind.parts(config) : std::vector<AttentionPart>{}) {
+    add_used(used, key + "." + part.key, *part.config, true);
+  }
+}
+
+// What the layers use, parts of others too; what no layer has is not looked at, and what all have
+// is looked at once.
 std::vector<Used> used_attentions(const ModelConfig& config) {
   const std::int64_t early = config.resolved_early_layers();
   std::vector<Used> used;
   if (early > 0) {
-    used.push_back({"model.early", &config.early});
+    add_used(used, "model.early", config.early, false);
   }
-  if (early < config.layers) {
-    used.push_back({"model.late", &config.late});
+  if (early < config.layers && (early == 0 || config.early != config.late)) {
+    add_used(used, "model.late", config.late, false);
   }
   return used;
 }
@@ -71,8 +82,8 @@ const std::map<std::string, AttentionKind>& attention_kinds() {
   return kinds();
 }
 
-Abilities abilities(const UnionValue& config) {
-  return kinds().at(config.name()).abilities_of(config);
+const Abilities& abilities(const UnionValue& config) {
+  return kinds().at(config.name()).abilities;
 }
 
 std::vector<std::string> faults_of(const UnionValue& config, const AttentionSettings& settings) {
@@ -107,15 +118,18 @@ std::vector<std::string> unfit_attentions(const ModelConfig& config, const Model
   std::vector<std::string> faults;
   for (const Used& used : used_attentions(config)) {
     if (!(abilities(*used.config).*wanted)) {
-      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
-                       "\" cannot be " + (config.causal ? "causal" : "bidirectional") +
-                       "; set model.causal to " + (config.causal ? "false" : "true") +
-                       ", or choose one of " + those_with(wanted));
+      faults.push_back(used.key + ": the attention \"" + used.config->name() + "\" cannot be " +
+                       (config.causal ? "causal" : "bidirectional") + "; set model.causal to " +
+                       (config.causal ? "false" : "true") + ", or choose one of " +
+                       those_with(wanted));
+    }
+    if (used.is_part) {
+      continue;  // the whole tells of their settings
     }
     const AttentionSettings settings =
         attention_settings(*used.config, {.model = config, .max_positions = size.max_positions});
     for (const std::string& fault : faults_of(*used.config, settings)) {
-      faults.push_back(std::string(used.key) + "." + fault);
+      faults.push_back(used.key + "." + fault);
     }
   }
   return faults;
@@ -176,11 +190,11 @@ std::vector<std::string> unfit_for_sequence_parallel(const ModelConfig& config,
     const AttentionKind& kind = kinds().at(used.config->name());
     const std::int64_t multiple = kind.part_multiple(*used.config);
     if (!abilities(*used.config).sequence_parallel) {
-      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
+      faults.push_back(used.key + ": the attention \"" + used.config->name() +
                        "\" cannot be shared by ranks; set " + key + " to 1, or choose one of " +
                        those_with(&Abilities::sequence_parallel));
     } else if (tokens_per_sample % ranks == 0 && tokens_per_sample / ranks % multiple != 0) {
-      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
+      faults.push_back(used.key + ": the attention \"" + used.config->name() +
                        "\" needs parts of a multiple of " + std::to_string(multiple) +
                        " tokens; data.tokens_per_sample over " + key + " is " +
                        std::to_string(tokens_per_sample / ranks) + ", set a multiple of " +
@@ -199,7 +213,7 @@ void require_decoding(const ModelConfig& config) {
   }
   for (const Used& used : used_attentions(config)) {
     if (!abilities(*used.config).decodes) {
-      faults.push_back(std::string(used.key) + ": the attention \"" + used.config->name() +
+      faults.push_back(used.key + ": the attention \"" + used.config->name() +
                        "\" cannot decode token by token; those that can are " +
                        those_with(&Abilities::decodes));
     }

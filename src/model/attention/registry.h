@@ -7,6 +7,8 @@
 //   std::int64_t part_multiple() const;  // where a part of a sequence is not of any length
 //   // Where settings may not fit together or the model: what is wrong, "KEY: expected ..".
 //   std::vector<std::string> faults(const AttentionSettings& settings) const;
+//   // Where it is made of others: "first" and what it is, ..
+//   std::vector<AttentionPart> parts() const;
 //   // Where scores become weights in one of the known ways; a setting `denominator` tells it, too.
 //   Weighting weighting() const;
 // (or, if it is a block of its own: std::shared_ptr<Block> make(const BlockSettings&) const), the
@@ -30,12 +32,16 @@
 
 namespace transnormer {
 
+struct AttentionPart {
+  std::string key;
+  const UnionValue* config;
+};
+
 // What the model can do with an attention by its name.
 struct AttentionKind {
   const char* formula = "";
   const char* cost = "";
-  Abilities abilities;  // of its best settings
-  std::function<Abilities(const UnionValue&)> abilities_of;
+  Abilities abilities;  // beside those of its parts
   // Empty where the attention is a block of its own.
   std::function<std::shared_ptr<Attention>(const UnionValue&, const AttentionSettings&)> make;
   // Empty where AttentionThenFfn is its block.
@@ -44,6 +50,8 @@ struct AttentionKind {
   std::function<std::int64_t(const UnionValue&)> part_multiple;
   // Empty where any settings serve.
   std::function<std::vector<std::string>(const UnionValue&, const AttentionSettings&)> faults;
+  // Of an attention that is made of others: their keys and what they are.
+  std::function<std::vector<AttentionPart>(const UnionValue&)> parts;
   std::function<Weighting(const UnionValue&)> weighting;
 };
 
@@ -55,14 +63,14 @@ bool add_attention() {
   AttentionKind kind{.formula = S::kFormula,
                      .cost = S::kCost,
                      .abilities = S::kAbilities,
-                     .abilities_of = [](const UnionValue&) { return S::kAbilities; },
                      .make = {},
                      .make_block = {},
                      .part_multiple = [](const UnionValue&) { return std::int64_t{1}; },
                      .faults = {},
+                     .parts = {},
                      .weighting = [](const UnionValue&) { return Weighting::other; }};
-  if constexpr (requires(const S& s) { s.abilities(); }) {
-    kind.abilities_of = [](const UnionValue& config) { return config.get<S>().abilities(); };
+  if constexpr (requires(const S& s) { s.parts(); }) {
+    kind.parts = [](const UnionValue& config) { return config.get<S>().parts(); };
   }
   if constexpr (requires(const S& s) { s.part_multiple(); }) {
     kind.part_multiple = [](const UnionValue& config) { return config.get<S>().part_multiple(); };
@@ -95,7 +103,7 @@ bool add_attention() {
 // All of them, by name.
 [[nodiscard]] const std::map<std::string, AttentionKind>& attention_kinds();
 
-[[nodiscard]] Abilities abilities(const UnionValue& config);
+[[nodiscard]] const Abilities& abilities(const UnionValue& config);
 
 // What is wrong with its settings in this place.
 [[nodiscard]] std::vector<std::string> faults_of(const UnionValue& config,

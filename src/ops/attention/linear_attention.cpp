@@ -367,11 +367,9 @@ struct WideFeatures {
 };
 
 WideFeatures wide_features(const at::Tensor& x, const Encoding& encoding, bool is_query) {
-  const at::Tensor most = x.detach().amax(-1, true).to(at::kDouble);
-  const at::Tensor unit = is_query ? at::ones_like(most) : most.exp();
-  const at::Tensor scaled = (x.to(at::kDouble) - most).exp();
-  return {.features = scaled * unit,
-          .encoded = encode(scaled.to(at::kFloat), encoding).to(at::kDouble) * unit};
+  const at::Tensor wide = x.to(at::kDouble);
+  const at::Tensor features = (is_query ? wide - wide.detach().amax(-1, true) : wide).exp();
+  return {.features = features, .encoded = encode(features, encoding)};
 }
 
 // Where the kernel does not serve as it is.

@@ -83,9 +83,28 @@ struct Lrpe : torch::autograd::Function<Lrpe> {
 
 }  // namespace
 
+namespace {
+
+// By operations that autograd knows; x: fp64 [batch, time, heads, head_dim].
+at::Tensor in_double(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
+                     const Positions& where) {
+  const at::Tensor position =
+      position_numbers(where, x.size(1), theta.device()).to(at::kDouble).view({-1, 1, 1});
+  const at::Tensor angle = position * theta.to(at::kDouble);
+  const auto [even, odd] = pairs(reflected(x, reflect.to(at::kDouble)));
+  return at::stack({even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()},
+                   -1)
+      .flatten(-2);
+}
+
+}  // namespace
+
 at::Tensor lrpe(const at::Tensor& x, const at::Tensor& theta, const at::Tensor& reflect,
                 std::int64_t first_position, std::int64_t period, const at::Tensor& positions) {
   const auto rotated = [&](const at::Tensor& operand, const Positions& where) {
+    if (operand.scalar_type() == at::kDouble) {
+      return in_double(operand, theta, reflect, where);
+    }
     return at::GradMode::is_enabled() ? Lrpe::apply(operand, theta, reflect, where)
                                       : forward_of(operand, theta, reflect, where);
   };
