@@ -492,6 +492,88 @@ TEST(CudaEmulation, DividedLinearAttentionAtAnyLength) {
   }
 }
 
+// Of logarithms, by the definition in double: output, and gradients of q, k, v.
+Tensors plain_exponentials(const Tensors& given, bool divides) {
+  Tensors x;
+  for (std::size_t i = 0; i < 3; ++i) {
+    x.push_back(leaf(given[i].to(at::kDouble)));
+  }
+  const auto heads = [](const at::Tensor& y) { return y.transpose(1, 2); };
+  const at::Tensor weights = at::matmul(heads(x[0].exp()), heads(x[1].exp()).mT()).tril();
+  at::Tensor y = at::matmul(weights, heads(x[2]));
+  if (divides) {
+    y = y / weights.sum(-1, true);
+  }
+  y = heads(y);
+  y.backward(given[3].to(at::kDouble));
+  return {y.detach(), x[0].grad(), x[1].grad(), x[2].grad()};
+}
+
+Tensors emulated_exponentials(kernels::LinearAttention shape, const Tensors& t, bool backwards) {
+  Tensors y;
+  for (const std::size_t like : {2, 0, 1, 2}) {
+    y.push_back(at::full_like(t[like], NAN));
+  }
+  const at::Tensor divisors = at::full({t[0].size(0), t[0].size(1), t[0].size(2)}, NAN);
+  shape.divisors = shape.divides ? divisors.mutable_data_ptr<float>() : nullptr;
+  shape.output = in(y[0]);
+  emulation_runs_backwards = backwards;
+  const Kernels& set = emulated_kernels();
+  set.linear_attention(shape, in(t[0]), in(t[1]), in(t[2]), out(y[0]), nullptr);
+  set.linear_attention_backward(shape, in(t[0]), in(t[1]), in(t[2]), in(t[3]), out(y[1]), out(y[2]),
+                                out(y[3]), nullptr, {});
+  emulation_runs_backwards = false;
+  return y;
+}
+
+TEST(CudaEmulation, LinearAttentionOfLogarithmsAtAnyLengthAndSize) {
+  for (const OddSizes& sizes : kOddSizes) {
+    const OddHeads heads(sizes);
+    for (const auto& [divides, size] :
+         {std::pair{true, 1.0}, std::pair{true, 25.0}, std::pair{false, 1.0}}) {
+      const std::string what = "logarithms over " + std::to_string(sizes.time) + " of size " +
+                               std::to_string(size) + (divides ? ", divided" : "");
+      const Tensors given{normal(heads.keys, 1) * size, normal(heads.keys, 2) * size,
+                          normal(heads.values, 3), normal(heads.values, 4)};
+      kernels::LinearAttention shape = heads.shape({kernels::Feature::none, {}});
+      shape.exponential = true;
+      shape.divides = divides;
+      const Tensors expected = plain_exponentials(given, divides);
+      const Tensors found = emulated_exponentials(shape, given, false);
+      const Tensors again = emulated_exponentials(shape, given, true);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        // Gradients of a token alone are zero.
+        const double scale = std::max(expected[i].abs().max().item<double>(), 1.0);
+        EXPECT_LT((found[i] - expected[i]).abs().max().item<double>() / scale, 3e-6 * size)
+            << what << ", result " << i;
+        EXPECT_TRUE(at::equal(found[i], again[i])) << what << ": the order of threads matters";
+      }
+    }
+  }
+}
+
+TEST(CudaEmulation, BitsOfLogarithmsDoNotDependOnWhatComesLater) {
+  const OddHeads heads({130, 24, 17});
+  for (const bool divides : {true, false}) {
+    kernels::LinearAttention shape = heads.shape({kernels::Feature::none, {}});
+    shape.exponential = true;
+    shape.divides = divides;
+    const auto output = [&](std::int64_t changed_from) {
+      Tensors x{normal(heads.keys, 1), normal(heads.keys, 2), normal(heads.values, 3)};
+      for (const at::Tensor& changed : x) {
+        changed.slice(1, changed_from).mul_(-1.7).add_(30);
+      }
+      const at::Tensor y = at::full(heads.values, NAN);
+      emulated_kernels().linear_attention(shape, in(x[0]), in(x[1]), in(x[2]), out(y), nullptr);
+      return y;
+    };
+    const at::Tensor whole = output(130);
+    for (const std::int64_t t : {1, 30, 64, 100}) {
+      EXPECT_TRUE(at::equal(output(t).slice(1, 0, t), whole.slice(1, 0, t))) << "before " << t;
+    }
+  }
+}
+
 TEST(CudaEmulation, BlockAttentionWithAndWithoutDropout) {
   for (const auto& [time, dim, block] : {std::tuple{1, 24, 8}, std::tuple{37, 24, 8},
                                          std::tuple{70, 66, 64}, std::tuple{75, 13, 70}}) {
@@ -553,6 +635,10 @@ TEST(CudaAttentions, OfUsualHeadsFindRoomOnEachGpu) {
     const float decay = 1;
     linear.divides = false;
     linear.decay = &decay;
+    EXPECT_LE(cuda::LinearAttentions<EmulatedLauncher>::most_shared_floats(linear) * 4, most);
+    linear.divides = true;
+    linear.decay = nullptr;
+    linear.exponential = true;
     EXPECT_LE(cuda::LinearAttentions<EmulatedLauncher>::most_shared_floats(linear) * 4, most);
   }
 }

@@ -378,6 +378,32 @@ void add_divided_linear_attention(Cases& cases) {
   }
 }
 
+// Far apart, so that weights that were formed by themselves would be infinite and zero.
+void add_attention_of_logarithms(Cases& cases) {
+  for (const std::int64_t time : {1, 65, 200}) {
+    for (const bool divides : {false, true}) {
+      const double size = divides ? 20 : 1;
+      cases.push_back(
+          {std::string(divides ? "divided" : "undivided") + " attention of logarithms over " +
+               std::to_string(time),
+           {size * heads_of(time, 24, 1), size * heads_of(time, 24, 2), heads_of(time, 17, 3)},
+           {},
+           [=](const Tensors& a, const Tensors&, at::ScalarType) {
+             LinearAttentionOptions options{.logarithms = true};
+             if (divides) {
+               options.floor = 0;
+             }
+             return linear_attention(a[0], a[1], a[2], options);
+           },
+           [=](const Tensors& a, const Tensors&) {
+             const at::Tensor q = a[0].exp(), k = a[1].exp();
+             const at::Tensor sums = quadratic_linear_attention(q, k, a[2]);
+             return divides ? sums / by_head(products_with_past(q, k).sum(-1, true)) : sums;
+           }});
+    }
+  }
+}
+
 void add_block_attention(Cases& cases) {
   for (const std::int64_t block : {8, 64, 0}) {
     for (const auto score : {ScoreKind::softmax, ScoreKind::relu}) {
@@ -521,6 +547,7 @@ Cases operator_cases() {
   add_linear_attention(cases);
   add_fading_linear_attention(cases);
   add_divided_linear_attention(cases);
+  add_attention_of_logarithms(cases);
   add_block_attention(cases);
   add_encoded_attentions(cases);
   add_cross_entropy(cases);

@@ -43,11 +43,12 @@ struct Shared {
   at::Tensor decay;
 };
 
-// The chunks of logarithms, where they are such.
+// The chunks of logarithms, where they are such; a GPU's kernels have theirs.
 std::optional<LogarithmChunks> chunks_of(const AttentionOperands& x, const Shared& shared,
                                          const at::Tensor& maxima = {}) {
-  return shared.logarithms ? std::optional<LogarithmChunks>(std::in_place, x.k, maxima)
-                           : std::nullopt;
+  return shared.logarithms && x.k.is_cpu()
+             ? std::optional<LogarithmChunks>(std::in_place, x.k, maxima)
+             : std::nullopt;
 }
 
 kernels::LinearAttention shape_of(const AttentionOperands& x, const Shared& shared,
@@ -69,6 +70,7 @@ kernels::LinearAttention shape_of(const AttentionOperands& x, const Shared& shar
           .divisors = nullptr,
           .key_sums = nullptr,
           .output = {},
+          .exponential = shared.logarithms,
           .logarithms = chunks ? chunks->view() : kernels::Logarithms{}};
 }
 
@@ -88,7 +90,8 @@ bool kernel_fits(const at::Tensor& q, const at::Tensor& v, const LinearAttention
   shape.divides = options.floor.has_value();
   const float decay = 1;
   shape.decay = options.decay.defined() ? &decay : nullptr;
-  return !options.logarithms && cuda_library()->linear_attention_fits(shape);
+  shape.exponential = options.logarithms;
+  return cuda_library()->linear_attention_fits(shape);
 }
 
 // Heads are independent: on a CPU each thread takes some neighbours of them, with buffers of its
@@ -516,7 +519,7 @@ at::Tensor step_of_logarithms(const at::Tensor& q, const at::Tensor& k, const at
   }
   const at::Tensor query = q.to(at::kFloat);
   const at::Tensor key = k.to(at::kFloat);
-  if (kernel_fits(query, v, options)) {
+  if (query.is_cpu() && kernel_fits(query, v, options)) {
     const AttentionOperands x(query, key, v);
     const Shared shared(options, q.size(1));
     const std::optional<LogarithmChunks> chunks = chunks_of(x, shared, sums.maxima);

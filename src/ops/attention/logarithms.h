@@ -13,8 +13,8 @@
 
 namespace transnormer::ops {
 
-// How a kernel cuts the sequences: a chunk ends after kChunk tokens, and before a token one of
-// whose features is more than e^kMostRise of the chunk's units, which are the maxima up to its
+// How a CPU's kernel cuts the sequences: a chunk ends after kChunk tokens, and before a token one
+// of whose features is more than e^kMostRise of the chunk's units, which are the maxima up to its
 // first token.
 class LogarithmChunks {
  public:

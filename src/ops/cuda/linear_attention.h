@@ -4,96 +4,11 @@
 // a division has kernels of its own for the divisors and for what they add to the gradients.
 #pragma once
 
-#include "ops/cuda/heads.h"
-#include "ops/cuda/tiles.h"
+#include "ops/cuda/division.h"
+#include "ops/cuda/linear_chunks.h"
+#include "ops/cuda/logarithm_attention.h"
 
 namespace transnormer::ops::cuda {
-
-using kernels::kChunk;
-using kernels::LinearAttention;
-using kernels::OuterSums;
-
-TRANSNORMER_BOTH constexpr std::int64_t chunks_of(const LinearAttention& shape) {
-  return (shape.time + kChunk - 1) / kChunk;
-}
-
-// `number` is of all heads' chunks.
-TRANSNORMER_DEVICE inline Span chunk_of(const LinearAttention& shape, std::int64_t number) {
-  const std::int64_t chunks = chunks_of(shape);
-  const std::int64_t time = number % chunks * kChunk;
-  const std::int64_t rest = shape.time - time;
-  return {shape.first + number / chunks, time, static_cast<int>(rest < kChunk ? rest : kChunk)};
-}
-
-// base^exponent; exact powers of single precision's numbers but for the last rounding.
-TRANSNORMER_DEVICE inline float power(float base, std::int64_t exponent) {
-  double result = 1;
-  double square = static_cast<double>(base);
-  for (; exponent > 0; exponent /= 2, square *= square) {
-    result *= exponent % 2 == 1 ? square : 1;
-  }
-  return static_cast<float>(result);
-}
-
-// What a head's sum is multiplied with in up to kChunk steps; in memory of the block's.
-class Fading {
- public:
-  TRANSNORMER_BOTH static constexpr std::int64_t shared_floats(const LinearAttention& shape) {
-    return shape.decay == nullptr ? 0 : kChunk + 1;
-  }
-
-  template <typename Block>
-  TRANSNORMER_DEVICE Fading(const Block& block, const LinearAttention& shape, const Span& chunk,
-                            Tiles& tiles)
-      : rows_(chunk.rows), fades_(shape.decay != nullptr) {
-    if (!fades_) {
-      return;
-    }
-    powers_ = tiles.take(1, kChunk + 1).data;
-    const float decay = shape.decay[chunk.head % shape.heads];
-    block.each([&](int thread) {
-      for (int i = thread; i <= kChunk; i += block.size) {
-        powers_[i] = power(decay, i);
-      }
-    });
-  }
-
-  [[nodiscard]] TRANSNORMER_DEVICE bool fades() const { return fades_; }
-  // From row j to row i; from before the chunk to row i; from row i to the chunk's end.
-  [[nodiscard]] TRANSNORMER_DEVICE float between(int i, int j) const {
-    return fades_ ? powers_[i - j] : 1.F;
-  }
-  [[nodiscard]] TRANSNORMER_DEVICE float from_before(int i) const { return powers_[i + 1]; }
-  [[nodiscard]] TRANSNORMER_DEVICE float to_end(int i) const { return powers_[rows_ - 1 - i]; }
-
- private:
-  float* powers_ = nullptr;
-  int rows_;
-  bool fades_;
-};
-
-// Row i of a tile times factor(i).
-template <typename Block, typename Factor>
-TRANSNORMER_DEVICE void scale_rows(const Block& block, int rows, std::int64_t columns,
-                                   const Tile& tile, Factor factor) {
-  for_elements(block, rows, static_cast<int>(columns),
-               [&](int i, int j) { tile.at(i, j) *= factor(i); });
-}
-
-// Of a time's divisor, and of what else is [batch, time, heads].
-TRANSNORMER_DEVICE inline std::int64_t divisor_place(const LinearAttention& shape,
-                                                     std::int64_t head, std::int64_t time) {
-  return (head / shape.heads * shape.time + time) * shape.heads + head % shape.heads;
-}
-
-// Rows of gradients of outputs that were divided become those of the sums.
-template <typename Block>
-TRANSNORMER_DEVICE void divide_rows(const Block& block, const LinearAttention& shape,
-                                    const Span& chunk, std::int64_t columns, const Tile& tile) {
-  scale_rows(block, chunk.rows, columns, tile, [&](int i) {
-    return Scalars::reciprocal(shape.divisors[divisor_place(shape, chunk.head, chunk.time + i)]);
-  });
-}
 
 // sums[chunk] = a^T b over the chunk's rows, [a_dim, b_dim], as the sums behind the chunk have it:
 // a, b being keys and values; or, `backwards`, as those before it: queries and gradients.
@@ -165,140 +80,6 @@ struct SumsBefore {
     if (end != nullptr) {
       end[i] = sum;
     }
-  }
-};
-
-// sums[chunk] = the sum of the chunk's features without LRPE, [dim], each time with its weight.
-struct FeatureSums {
-  LinearAttention shape;
-  HeadsIn x;
-  const float* weights;  // [batch, time, heads]; null: 1
-  float* sums;
-
-  TRANSNORMER_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t number = quotient(i, x.dim);
-    const std::int64_t column = i - number * x.dim;
-    const Span chunk = chunk_of(shape, number);
-    float sum = 0;
-    for (int row = 0; row < chunk.rows; ++row) {
-      const std::int64_t time = chunk.time + row;
-      const float weight =
-          weights == nullptr ? 1.F : weights[divisor_place(shape, chunk.head, time)];
-      sum += weight * feature_of(shape.feature, x.at(chunk.head, time, column));
-    }
-    sums[i] = sum;
-  }
-};
-
-// Calls give(row, column, sum) with the running sums of weight(row) * feature, from `start` [dim]
-// on, down a chunk's rows or, `backwards`, up. Without LRPE.
-template <typename Block, typename Weight, typename Give>
-TRANSNORMER_DEVICE void for_running_sums(const Block& block, const LinearAttention& shape,
-                                         const HeadsIn& x, const Span& chunk, const float* start,
-                                         bool backwards, Weight weight, Give give) {
-  block.each([&](int thread) {
-    for (int column = thread; column < x.dim; column += block.size) {
-      float sum = start[column];
-      for (int step = 0; step < chunk.rows; ++step) {
-        const int row = backwards ? chunk.rows - 1 - step : step;
-        const float raw = x.at(chunk.head, chunk.time + row, column);
-        sum += weight(row) * feature_of(shape.feature, raw);
-        give(row, column, sum);
-      }
-    }
-  });
-}
-
-// divisors = max(q . sum of k, floor) of a chunk, with features without LRPE.
-struct ChunkDivisors {
-  LinearAttention shape;
-  HeadsIn q;
-  HeadsIn k;
-  const float* before;  // the chunk, of the keys: [chunks, key_dim]
-
-  static constexpr std::int64_t shared_floats(const LinearAttention& s) {
-    return tile_floats(kChunk, s.key_dim);
-  }
-
-  template <typename Block>
-  TRANSNORMER_DEVICE void operator()(const Block& block, std::int64_t number, float* shared) const {
-    const Span chunk = chunk_of(shape, number);
-    const Tile sums = Tiles(shared).take(kChunk, shape.key_dim);
-    for_running_sums(
-        block, shape, k, chunk, before + number * shape.key_dim, false, [](int) { return 1.F; },
-        [&](int row, int column, float sum) { sums.at(row, column) = sum; });
-    block.rows(chunk.rows, [&](const auto& group, int row) {
-      const std::int64_t time = chunk.time + row;
-      const float plain = sum_over(group, shape.key_dim, [&](std::int64_t i) {
-        return feature_of(shape.feature, q.at(chunk.head, time, i)) *
-               sums.at(row, static_cast<int>(i));
-      });
-      const bool keeps = plain > shape.floor || plain != plain;
-      group.each([&](int thread) {
-        if (thread == 0) {
-          shape.divisors[divisor_place(shape, chunk.head, time)] = keeps ? plain : shape.floor;
-        }
-      });
-    });
-  }
-};
-
-// The gradient of a divisor, [batch, time, heads]; there is none where the floor holds.
-struct DivisorSlope {
-  LinearAttention shape;
-  HeadsIn output;
-  HeadsIn d_out;
-  float* slopes;
-
-  template <typename Group>
-  TRANSNORMER_DEVICE void operator()(const Group& group, std::int64_t number) const {
-    const std::int64_t head = shape.first + number / shape.time;
-    const std::int64_t time = number % shape.time;
-    const float along = sum_over(group, shape.value_dim, [&](std::int64_t i) {
-      return output.at(head, time, i) * d_out.at(head, time, i);
-    });
-    const std::int64_t place = divisor_place(shape, head, time);
-    const float divisor = shape.divisors[place];
-    group.each([&](int thread) {
-      if (thread == 0) {
-        slopes[place] = divisor > shape.floor ? -along * Scalars::reciprocal(divisor) : 0.F;
-      }
-    });
-  }
-};
-
-// What the divisors of a chunk add to the gradients of its features before LRPE: to a query's its
-// slope times the sum of the keys up to it, to a key's the sum of the queries from it on, each
-// times its slope.
-struct DivisorGradients {
-  const float* slopes;   // null: the output was not divided, and nothing is added
-  const float* keys;     // the sum of the keys before each chunk, [chunks, key_dim]
-  const float* queries;  // that of the queries times their slopes behind it
-
-  template <typename Block>
-  TRANSNORMER_DEVICE void of_queries(const Block& block, const LinearAttention& shape,
-                                     const HeadsIn& k, const Span& chunk, std::int64_t number,
-                                     const Tile& to) const {
-    for_running_sums(
-        block, shape, k, chunk, keys + number * shape.key_dim, false, [](int) { return 1.F; },
-        [&](int row, int column, float sum) {
-          to.at(row, column) = slope(shape, chunk, row) * sum;
-        });
-  }
-  template <typename Block>
-  TRANSNORMER_DEVICE void of_keys(const Block& block, const LinearAttention& shape,
-                                  const HeadsIn& q, const Span& chunk, std::int64_t number,
-                                  const Tile& to) const {
-    for_running_sums(
-        block, shape, q, chunk, queries + number * shape.key_dim, true,
-        [&](int row) { return slope(shape, chunk, row); },
-        [&](int row, int column, float sum) { to.at(row, column) = sum; });
-  }
-
- private:
-  [[nodiscard]] TRANSNORMER_DEVICE float slope(const LinearAttention& shape, const Span& chunk,
-                                               int row) const {
-    return slopes[divisor_place(shape, chunk.head, chunk.time + row)];
   }
 };
 
@@ -488,13 +269,17 @@ struct ChunkGradients {
 template <typename Launcher>
 struct LinearAttentions {
   using Sums = typename Launcher::template Workspace<float>;
+  using Logarithms = LogarithmAttentions<Launcher>;
 
   static void forward(const LinearAttention& given, In q, In k, In v, Out out, float* state) {
     const HeadsIn key = heads(given, k, given.key_dim, given.strides.k);
     const HeadsIn value = heads(given, v, given.value_dim, given.strides.v);
     const HeadsIn query = heads(given, q, given.key_dim, given.strides.q);
+    if (given.exponential) {
+      return Logarithms::forward(given, query, key, value, heads(given, out, given.value_dim));
+    }
     const bool wants = out.data != nullptr;
-    const Sums divisors(given.divides && wants && given.divisors == nullptr ? times(given) : 0);
+    const Sums divisors(given.divides && wants && given.divisors == nullptr ? times_of(given) : 0);
     LinearAttention shape = given;
     if (given.divisors == nullptr) {
       shape.divisors = divisors.data();
@@ -502,7 +287,7 @@ struct LinearAttentions {
     if (shape.divides) {
       divide(shape, query, key, wants);
     }
-    const Sums sums(states(shape));
+    const Sums sums(states_of(shape));
     float* const own = own_sum(shape, state);
     sum_chunks(shape, key, value, sums.data(), {own, own}, false);
     if (!wants) {
@@ -520,12 +305,18 @@ struct LinearAttentions {
     const HeadsIn key = heads(shape, k, shape.key_dim, shape.strides.k);
     const HeadsIn value = heads(shape, v, shape.value_dim, shape.strides.v);
     const HeadsIn gradient = heads(shape, d_out, shape.value_dim);
-    const Sums before(states(shape)), behind(states(shape));
+    const HeadsOut to_query = heads(shape, d_q, shape.key_dim, shape.gradient_strides.q);
+    const HeadsOut to_key = heads(shape, d_k, shape.key_dim, shape.gradient_strides.k);
+    const HeadsOut to_value = heads(shape, d_v, shape.value_dim, shape.gradient_strides.v);
+    if (shape.exponential) {
+      return Logarithms::backward(shape, query, key, value, gradient, to_query, to_key, to_value);
+    }
+    const Sums before(states_of(shape)), behind(states_of(shape));
     sum_chunks(shape, key, value, before.data(), {own_sum(shape, outer.before)}, false);
     sum_chunks(shape, query, gradient, behind.data(), {own_sum(shape, outer.behind)}, true);
-    const Sums slopes(shape.divides ? times(shape) : 0);
-    const Sums keys(shape.divides ? key_sums(shape) : 0),
-        queries(shape.divides ? key_sums(shape) : 0);
+    const Sums slopes(shape.divides ? times_of(shape) : 0);
+    const Sums keys(shape.divides ? features_of(shape) : 0),
+        queries(shape.divides ? features_of(shape) : 0);
     if (shape.divides) {
       Launcher::rows((shape.last - shape.first) * shape.time,
                      DivisorSlope{shape, heads(shape, shape.output, shape.value_dim), gradient,
@@ -535,14 +326,11 @@ struct LinearAttentions {
     }
     const std::int64_t pairs = shape.lrpe.rotation == nullptr ? 0 : shape.key_dim / 2;
     const typename Launcher::template Workspace<double> theta(2 * chunk_count(shape) * pairs);
-    Launcher::blocks(
-        chunk_count(shape), kTileThreads, ChunkGradients::shared_floats(shape),
-        ChunkGradients{shape, query, key, value, gradient,
-                       heads(shape, d_q, shape.key_dim, shape.gradient_strides.q),
-                       heads(shape, d_k, shape.key_dim, shape.gradient_strides.k),
-                       heads(shape, d_v, shape.value_dim, shape.gradient_strides.v), before.data(),
-                       behind.data(), DivisorGradients{slopes.data(), keys.data(), queries.data()},
-                       pairs > 0 ? theta.data() : nullptr});
+    Launcher::blocks(chunk_count(shape), kTileThreads, ChunkGradients::shared_floats(shape),
+                     ChunkGradients{shape, query, key, value, gradient, to_query, to_key, to_value,
+                                    before.data(), behind.data(),
+                                    DivisorGradients{slopes.data(), keys.data(), queries.data()},
+                                    pairs > 0 ? theta.data() : nullptr});
     Launcher::elements(
         (shape.last - shape.first) * pairs,
         ThetaSum{theta.data(), d_theta + shape.first * pairs, 2 * chunks_of(shape), pairs});
@@ -550,6 +338,9 @@ struct LinearAttentions {
 
   // The shared memory of a block, of either pass.
   static constexpr std::int64_t most_shared_floats(const LinearAttention& shape) {
+    if (shape.exponential) {
+      return Logarithms::most_shared_floats(shape);
+    }
     std::int64_t most = 0;
     for (const std::int64_t floats :
          {ChunkSums::shared_floats(shape), ChunkOutput::shared_floats(shape),
@@ -561,20 +352,6 @@ struct LinearAttentions {
   }
 
  private:
-  static std::int64_t chunk_count(const LinearAttention& shape) {
-    return (shape.last - shape.first) * chunks_of(shape);
-  }
-  static std::int64_t states(const LinearAttention& shape) {
-    return chunk_count(shape) * shape.key_dim * shape.value_dim;
-  }
-  static std::int64_t key_sums(const LinearAttention& shape) {
-    return chunk_count(shape) * shape.key_dim;
-  }
-  // Of all heads of the batch rows that are touched.
-  static std::int64_t times(const LinearAttention& shape) {
-    return (shape.last + shape.heads - 1) / shape.heads * shape.time * shape.heads;
-  }
-
   // That of the first head; null stays so.
   template <typename T>
   static T* own_sum(const LinearAttention& shape, T* sums) {
@@ -597,7 +374,7 @@ struct LinearAttentions {
   // Queries or keys alone.
   static void sum_features(const LinearAttention& shape, const HeadsIn& x, const float* weights,
                            float* sums, const Ends& ends, bool backwards) {
-    Launcher::elements(key_sums(shape), FeatureSums{shape, x, weights, sums});
+    Launcher::elements(features_of(shape), FeatureSums{shape, x, weights, sums});
     sums_before(shape, sums, ends, x.dim, backwards);
   }
 
@@ -610,7 +387,7 @@ struct LinearAttentions {
   // Brings the sum of the keys up to date and, where they are wanted, makes the divisors.
   static void divide(const LinearAttention& shape, const HeadsIn& query, const HeadsIn& key,
                      bool wants) {
-    const Sums before(key_sums(shape));
+    const Sums before(features_of(shape));
     float* const own =
         shape.key_sums == nullptr ? nullptr : shape.key_sums + shape.first * shape.key_dim;
     sum_features(shape, key, nullptr, before.data(), {own, own}, false);

@@ -106,12 +106,12 @@ struct RowStrides {
   std::int64_t v = 0;
 };
 
-// Where queries and keys are logarithms of their features: the chunks of each head, and in whose
-// units the features of a chunk are taken, so that no exponential is beyond single precision.
-// Everything stands for (head, chunk) at place first[head] + chunk, one place behind the last chunk
-// included; the head counts over the batch. For CPU kernels only. See ops/attention/logarithms.h.
+// Where queries and keys are logarithms of their features, for CPU kernels: the chunks of each
+// head, and in whose units the features of a chunk are taken, so that no exponential is beyond
+// single precision. Everything stands for (head, chunk) at place first[head] + chunk, one place
+// behind the last chunk included; the head counts over the batch. See ops/attention/logarithms.h.
 struct Logarithms {
-  const std::int64_t* first = nullptr;   // [batch * heads]; null: features are given as they are
+  const std::int64_t* first = nullptr;   // [batch * heads]
   const std::int64_t* starts = nullptr;  // the first time of a chunk; behind the last: all times
   // [.., key_dim]: that of a chunk; behind the last: the maxima of all keys.
   const float* references = nullptr;
@@ -140,7 +140,11 @@ struct LinearAttention {
                               // writes them unless null
   float* key_sums = nullptr;  // [batch * heads, key_dim]: of k, as `state` is of k v^T, beside it
   In output{};                // of the forward pass, for the backward pass; where it divides
-  Logarithms logarithms{};    // without LRPE and decay
+  // Queries and keys are logarithms of their features; without LRPE, decay and floor. A CPU's
+  // kernels are given `logarithms` beside it; a GPU's have no states then, and divisors are in
+  // units of their own.
+  bool exponential = false;
+  Logarithms logarithms{};
 };
 
 // Of the tokens before and behind those of the tensors, [batch * heads, key_dim, value_dim] each;

@@ -142,7 +142,7 @@ class Chunks {
   }
   [[nodiscard]] const float* key_features() const { return features(here(x_.k), b.k, b.k_feature); }
 
-  [[nodiscard]] bool in_logarithms() const { return shape_.logarithms.first != nullptr; }
+  [[nodiscard]] bool in_logarithms() const { return shape_.exponential; }
   [[nodiscard]] const float* reference() const { return reference_at(chunk_); }
   // exp(reference of one chunk - that of another), of each key feature.
   const float* change_of_units(const float* from, const float* to) const {
@@ -669,7 +669,7 @@ void for_groups(const LinearAttention& shape, Body body) {
     const std::int64_t rest = shape.heads - first;
     const std::int64_t wanted = shape.last - head < rest ? shape.last - head : rest;
     // Where features are logarithms, each head has chunks of its own.
-    const Group group{head / shape.heads, first, shape.logarithms.first != nullptr ? 1 : wanted};
+    const Group group{head / shape.heads, first, shape.exponential ? 1 : wanted};
     body(group);
     head += group.count;
   }

@@ -171,7 +171,8 @@ Encoding encoding_of(const HeadSizes& sizes, const at::Tensor& theta, Operands& 
           .period = 0};
 }
 
-// Of whole sequences, and of parts with others before and behind them; with decay and divided.
+// Of whole sequences, and of parts with others before and behind them; with decay, divided, of
+// logarithms.
 Tensors linear_attentions(Part part, Operands x) {
   const dist::Group alone, others = mirrored_group();
   Tensors results;
@@ -180,7 +181,7 @@ Tensors linear_attentions(Part part, Operands x) {
     const at::Tensor q = heads(), k = heads(), v = heads();
     const at::Tensor theta = leaf(x.wide({sizes.dim / 2}).abs());
     options.encoding = encoding_of(sizes, theta, x);
-    if (options.floor) {
+    if (options.floor && !options.logarithms) {
       options.encoding.feature = FeatureMap::elu1;
     }
     const at::Tensor y = linear_attention(q, k, v, options);
@@ -196,6 +197,10 @@ Tensors linear_attentions(Part part, Operands x) {
     }
     // The floor holds for some tokens at the start.
     add(sizes, {.floor = static_cast<double>(sizes.dim)});
+    if (!sizes.encoded) {
+      add(sizes, {.logarithms = true});
+      add(sizes, {.floor = 0, .logarithms = true});
+    }
   }
   return results;
 }
