@@ -60,8 +60,11 @@ TEST(UnionValue, GivesNoSettingsOfAnotherAlternativeOrOfOneThatIsNotThere) {
 
 TEST(Alternatives, HaveEachNameOnce) {
   EXPECT_THROW(add_alternative<AverageConfig>(attentions()), std::logic_error);
-  EXPECT_THAT(attentions().names(), ElementsAre(testing::StrEq("average"), testing::StrEq("diag"),
-                                                testing::StrEq("norm"), testing::StrEq("softmax")));
+  const std::vector<const char*> names = attentions().names();
+  EXPECT_THAT(std::vector<std::string>(names.begin(), names.end()),
+              testing::IsSupersetOf({"average", "diag", "norm", "softmax"}));
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end(),
+                             [](const char* a, const char* b) { return std::string(a) < b; }));
 }
 
 TEST(AnAddedAlternative, IsReadWrittenAndCompared) {
@@ -93,13 +96,13 @@ TEST(AnAddedAlternative, OfTheOptimizerIsRefusedOnResume) {
 }
 
 TEST(AnAddedAlternative, IsKnownToMessagesAboutFaults) {
-  EXPECT_THAT(faults_of(R"({"model": {"variant": "custom", "late": {"attention": "averag"}}})"),
-              ElementsAre(HasSubstr("model.late.attention: expected one of \"average\", \"diag\", "
-                                    "\"norm\", \"softmax\", got \"averag\"; did you mean "
-                                    "\"average\"?")));
+  EXPECT_THAT(
+      faults_of(R"({"model": {"variant": "custom", "late": {"attention": "averag"}}})"),
+      ElementsAre(testing::AllOf(HasSubstr("model.late.attention: expected one of \"average\", "),
+                                 HasSubstr("got \"averag\"; did you mean \"average\"?"))));
   EXPECT_THAT(faults_of(R"({"optimizer": {"name": "sign", "betas": [0, 0], "mometum": 0}})"),
               ElementsAre(HasSubstr("optimizer.betas: unknown key for the optimizer \"sign\"; "
-                                    "expected one of \"name\", \"momentum\", \"lr\""),
+                                    "expected one of \"name\", \"lr\""),
                           HasSubstr("optimizer.mometum: unknown key for the optimizer \"sign\"; "
                                     "did you mean \"optimizer.momentum\"")));
 }

@@ -86,10 +86,18 @@ class Round:
         steps = []
         for folder in sorted((self.path / "checkpoints").glob("step-*")):
             with contextlib.suppress(OSError, ValueError, KeyError):
-                files = json.loads((folder / "manifest.json").read_text())["files"]
-                if all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == entry["sha256"]
-                       for name, entry in files.items()):
-                    steps.append(int(folder.name.removeprefix("step-")))
+                manifest = json.loads((folder / "manifest.json").read_text())
+                step = int(folder.name.removeprefix("step-"))
+                sound = manifest["format"] == 1 and manifest["step"] == step and (
+                    manifest["tokens"] ==
+                    json.loads((folder / "state.json").read_text())["tokens"]) and all(
+                    isinstance(manifest[key], kind)
+                    for key, kind in (("program", str), ("tokens", int)))
+                if sound and all(
+                        hashlib.sha256((folder / name).read_bytes()).hexdigest() == entry["sha256"]
+                        and (folder / name).stat().st_size == entry["size"]
+                        for name, entry in manifest["files"].items()):
+                    steps.append(step)
         return steps
 
     def end(self, job, allowed):

@@ -137,10 +137,10 @@ TEST(AddedAttentions, ThatCannotBeBidirectionalAreRefusedInOneLine) {
   } catch (const UserError& error) {
     EXPECT_THAT(
         error.faults(),
-        testing::ElementsAre(
-            "model.late: the attention \"gated_mean\" cannot be "
-            "bidirectional; set model.causal to true, or choose one of "
-            "diag, flash, flash_quad, moving_average, norm, reformer, softmax, transformer_ls"));
+        testing::ElementsAre(testing::AllOf(
+            HasSubstr("model.late: the attention \"gated_mean\" cannot be bidirectional; set "
+                      "model.causal to true, or choose one of cosformer, diag, "),
+            HasSubstr(", moving_average, "), testing::Not(HasSubstr(", gated_mean")))));
   }
   EXPECT_NO_THROW(static_cast<void>(make_model([&] {
     ModelConfig early_only = config;
