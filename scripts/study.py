@@ -73,7 +73,8 @@ def settle(options, out):
     holds one study at one scale."""
     begun = runs.read_record(out / STATE) or {}
     if (begun and not {"study", "scale", "seeds"} <= begun.keys()) or (
-            not begun and out.exists() and (not out.is_dir() or any(out.iterdir()))):
+            not begun and out.exists() and (not out.is_dir() or any(
+                not file.name.startswith(".") for file in out.iterdir()))):
         raise StudyError(f"{out}: holds what is no study's; name a new or an empty directory by --out")
     name = pathlib.Path(options.name).stem
     scale = options.scale or begun.get("scale", "cpu")
