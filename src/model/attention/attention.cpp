@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <stdexcept>
 
+#include "model/attention/unit_values.h"
 #include "ops/attention/joint.h"
 
 namespace transnormer {
@@ -107,20 +107,12 @@ at::Tensor ProjectedAttention::weights_from(const at::Tensor& queries, const at:
                                             const ForwardContext& context) {
   const at::NoGradGuard no_gradients;
   Projected in = project(queries, x, context);
-  const std::int64_t batch = x.size(0);
-  const std::int64_t time = x.size(1);
-  at::Tensor all = at::empty({batch, shape_.heads, time, time}, x.options().dtype(at::kFloat));
-  for (std::int64_t first = 0; first < time; first += shape_.value_dim) {
-    const std::int64_t count = std::min(shape_.value_dim, time - first);
-    at::Tensor unit = at::zeros({time, shape_.value_dim}, in.v.options());
-    unit.narrow(0, first, count).diagonal().fill_(1);
-    in.v = unit.view({1, time, 1, shape_.value_dim})
-               .expand({batch, time, shape_.heads, shape_.value_dim})
-               .contiguous();
-    all.narrow(3, first, count)
-        .copy_(attend(in, context, nullptr).narrow(3, 0, count).transpose(1, 2));
-  }
-  return all;
+  const at::ScalarType type = in.v.scalar_type();
+  return weights_of_values(x.size(0), x.size(1), shape_.heads, shape_.value_dim, x.device(),
+                           [&](const at::Tensor& values) {
+                             in.v = values.to(type);
+                             return attend(in, context, nullptr);
+                           });
 }
 
 double ProjectedAttention::kept_bytes_per_token(at::ScalarType compute) const {

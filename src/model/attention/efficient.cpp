@@ -10,6 +10,7 @@
 #include "model/attention/linear_state.h"
 #include "model/attention/registry.h"
 #include "ops/attention/groups.h"
+#include "ops/attention/logarithms.h"
 
 namespace transnormer {
 namespace {
@@ -25,8 +26,6 @@ struct EfficientAttentionConfig {
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const EfficientAttentionConfig&) const = default;
 };
-
-constexpr double kNothing = -1e30;
 
 struct EfficientState : LinearState {
   using LinearState::LinearState;
@@ -46,7 +45,7 @@ class EfficientAttention : public ProjectedAttention {
     auto state = std::make_unique<EfficientState>(ops::LinearAttentionSums(
         batch, s.heads, s.key_dim, s.value_dim, {.logarithms = true}, settings().device));
     state->logsum =
-        at::full({batch, 1, s.heads, s.key_dim}, kNothing, at::device(settings().device));
+        at::full({batch, 1, s.heads, s.key_dim}, ops::kNoFeature, at::device(settings().device));
     return state;
   }
   [[nodiscard]] StateBytes state_bytes(at::ScalarType) const override {
@@ -91,7 +90,7 @@ class EfficientAttention : public ProjectedAttention {
                             bool causal) {
     at::Tensor k = x[1].to(at::kFloat);
     if (const at::Tensor real = ops::is_token(lengths, k.size(1)); real.defined()) {
-      k = k.masked_fill(real.logical_not().view({-1, k.size(1), 1, 1}), kNothing);
+      k = k.masked_fill(real.logical_not().view({-1, k.size(1), 1, 1}), ops::kNoFeature);
     }
     const at::Tensor sums = causal ? at::logcumsumexp(k, 1) : at::logsumexp(k, 1, true);
     return ops::linear_attention(log_softmax(x[0]) - sums, k, x[2],

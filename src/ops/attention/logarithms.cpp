@@ -12,9 +12,6 @@
 namespace transnormer::ops {
 namespace {
 
-// Below all that is met, but finite, so that no difference of two of them is not a number.
-constexpr double kNothing = -1e30;
-
 struct Cuts {
   std::vector<std::int64_t> starts;
   std::vector<float> references;
@@ -154,7 +151,7 @@ at::Tensor exponential_attention(const at::Tensor& q, const at::Tensor& k, const
     values = at::cat({values, ones}, -1);
   }
   if (const at::Tensor real = is_token(lengths, time); real.defined()) {
-    keys = keys.masked_fill(real.logical_not().view({-1, 1, time, 1}), kNothing);
+    keys = keys.masked_fill(real.logical_not().view({-1, 1, time, 1}), kNoFeature);
   }
   const at::Tensor most =
       causal ? std::get<0>(at::cummax(keys.detach(), 2)) : keys.detach().amax(2, /*keepdim=*/true);
@@ -171,8 +168,8 @@ at::Tensor exponential_attention(const at::Tensor& q, const at::Tensor& k, const
     const at::Tensor last = most.slice(2, time - 1, time);
     const at::Tensor filled = at::cat({most, last.expand({-1, -1, count * kChunk - time, -1})}, 2)
                                   .unflatten(2, {count, kChunk});
-    const at::Tensor query = chunks(queries, kNothing);
-    const at::Tensor key = chunks(keys, kNothing);
+    const at::Tensor query = chunks(queries, kNoFeature);
+    const at::Tensor key = chunks(keys, kNoFeature);
     const at::Tensor value = chunks(values, 0);
     sums =
         (within_chunks(query, key, value, filled) + from_chunks_before(query, key, value, filled))

@@ -13,6 +13,10 @@
 
 namespace transnormer::ops {
 
+// The logarithm of no feature: below all that is met, but finite, so that no difference of two of
+// them is not a number.
+inline constexpr double kNoFeature = -1e30;
+
 // How a CPU's kernel cuts the sequences: a chunk ends after kChunk tokens, and before a token one
 // of whose features is more than e^kMostRise of the chunk's units, which are the maxima up to its
 // first token.
