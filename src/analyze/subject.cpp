@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "analyze/settings.h"
 #include "data/samples.h"
 #include "data/text_files.h"
 #include "log/console.h"
@@ -188,9 +187,6 @@ const AttentionConfig& attention_of(const ModelConfig& model, std::int64_t layer
 
 Weighting weighting_of(const ModelConfig& model, std::int64_t layer) {
   const AttentionConfig& attention = attention_of(model, layer);
-  if (const auto denominator = flag_of(attention, "denominator")) {
-    return *denominator ? Weighting::linear : Weighting::unnormalised;
-  }
   return attention_kinds().at(attention.name()).weighting(attention);
 }
 

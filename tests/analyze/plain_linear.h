@@ -18,6 +18,9 @@ struct PlainLinearConfig {
   void visit(FieldVisitor& visitor) {
     visitor.flag({"denominator", "Whether weights are divided by their sum"}, denominator);
   }
+  [[nodiscard]] Weighting weighting() const {
+    return denominator ? Weighting::linear : Weighting::unnormalised;
+  }
   [[nodiscard]] std::shared_ptr<Attention> make(const AttentionSettings& settings) const;
   bool operator==(const PlainLinearConfig&) const = default;
 };

@@ -9,7 +9,7 @@
 //   std::vector<std::string> faults(const AttentionSettings& settings) const;
 //   // Where it is made of others: "first" and what it is, ..
 //   std::vector<AttentionPart> parts() const;
-//   // Where scores become weights in one of the known ways; a setting `denominator` tells it, too.
+//   // Where scores become weights in one of the known ways.
 //   Weighting weighting() const;
 // (or, if it is a block of its own: std::shared_ptr<Block> make(const BlockSettings&) const), the
 // module, and at the end, in the namespace of the settings,
