@@ -44,6 +44,7 @@ class OneSetting final : public FieldVisitor {
   void number_pair(const Field&, std::array<double, 2>&, const NumberRange&) override {}
   void text(const Field&, std::string&, TextKind) override {}
   void paths(const Field&, std::vector<std::string>&) override {}
+  void texts(const Field&, std::vector<std::string>&) override {}
   void alternatives(const Field&, UnionValue&) override {}
   void section(const Field&, const std::function<void()>&) override {}
 

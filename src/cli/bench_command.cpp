@@ -102,6 +102,7 @@ class FitToLength : public FieldVisitor {
   void number_pair(const Field&, std::array<double, 2>&, const NumberRange&) override {}
   void text(const Field&, std::string&, TextKind) override {}
   void paths(const Field&, std::vector<std::string>&) override {}
+  void texts(const Field&, std::vector<std::string>&) override {}
   void choice(const Field&, const Choice&) override {}
 
  private:

@@ -78,7 +78,7 @@ struct ModelConfig {
 };
 
 enum class SampleBreak { none };
-enum class LineEnd { eos, none };
+enum class LineEnd { eos, none, keep };
 
 struct DataConfig {
   // Each a path, a glob or a list of them; empty: the split is not there.
@@ -90,10 +90,11 @@ struct DataConfig {
   SampleBreak sample_break = SampleBreak::none;
   LineEnd line_end = LineEnd::eos;
   bool strip_cr = false;
+  double holdout = 0;
   bool operator==(const DataConfig&) const = default;
 };
 
-enum class TokenizerType { word, sentencepiece };
+enum class TokenizerType { word, sentencepiece, bpe };
 enum class SentencePieceModel { unigram, bpe };
 
 struct TokenizerConfig {
@@ -113,10 +114,12 @@ struct OptimizerConfig {
   double lr = 5e-4;
   double weight_decay = 0.01;
   double clip_norm = 0;
+  std::vector<std::string> no_decay;  // globs over the names of parameters
+  double ema = 0;
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-enum class ScheduleKind { inverse_sqrt, cosine, linear, polynomial, constant };
+enum class ScheduleKind { inverse_sqrt, cosine, linear, polynomial, constant, wsd };
 
 struct ScheduleConfig {
   ScheduleKind name = ScheduleKind::inverse_sqrt;
@@ -124,6 +127,7 @@ struct ScheduleConfig {
   double warmup_init_lr = 1e-7;
   double min_lr = 0;
   double power = 1;
+  std::int64_t decay_steps = 0;
   bool operator==(const ScheduleConfig&) const = default;
 };
 
@@ -134,8 +138,10 @@ enum class NonfinitePolicy { skip, stop };
 struct TrainConfig {
   std::int64_t steps = 100000;
   std::int64_t max_epochs = 0;
+  double max_hours = 0;
   std::int64_t global_batch_size = 128;
   std::int64_t micro_batch_size = 0;
+  std::string init_from;
   std::string objective = "causal";  // one of objective_names()
   Precision precision = Precision::fp32;
   DeviceChoice device = DeviceChoice::automatic;
@@ -158,6 +164,8 @@ struct ValidationConfig {
   std::int64_t batch_size = 0;
   std::int64_t patience = 0;
   std::int64_t context_window = 0;
+  std::int64_t max_tokens = 0;
+  std::vector<std::string> prompts;
   bool operator==(const ValidationConfig&) const = default;
 };
 

@@ -74,9 +74,15 @@ void data_fields(DataConfig& d, FieldVisitor& v) {
             d.tokens_per_sample, {1, kMaxSize});
   visit_choice(v, {"sample_break", "Where samples may end; none: they run across lines"},
                d.sample_break, kSampleBreakNames);
-  visit_choice(v, {"line_end", "What stands for a line end: the end token, or nothing"}, d.line_end,
-               kLineEndNames);
+  visit_choice(v,
+               {"line_end",
+                "What stands for a line end: the end token, nothing, or the newline itself (bpe)"},
+               d.line_end, kLineEndNames);
   v.flag({"strip_cr", "Drops carriage returns that stand before line feeds"}, d.strip_cr);
+  v.number({"holdout",
+            "Share of the training text, in runs of whole lines, kept for valid where that is not "
+            "given; 0: none"},
+           d.holdout, kProbability);
 }
 
 void tokenizer_fields(TokenizerConfig& t, FieldVisitor& v) {
@@ -106,6 +112,10 @@ void optimizer_fields(OptimizerConfig& o, FieldVisitor& v) {
            {.min = 0, .max = 1000});
   v.number({"clip_norm", "Largest global norm of the gradient; 0: no clipping", warn}, o.clip_norm,
            {});
+  v.texts({"no_decay", "Parameters without weight decay: globs over their names", warn},
+          o.no_decay);
+  v.number({"ema", "Decay of a running mean of the weights, saved beside them; 0: none", warn},
+           o.ema, kProbability);
 }
 
 void schedule_fields(ScheduleConfig& s, FieldVisitor& v) {
@@ -118,6 +128,10 @@ void schedule_fields(ScheduleConfig& s, FieldVisitor& v) {
            {.min = 0, .max = 1000});
   v.number({"power", "polynomial: exponent of the decay", warn}, s.power,
            {.min = 0, .max = 100, .min_open = true});
+  v.integer({"decay_steps",
+             "wsd: length of the linear fall to min_lr at the end; 0: a tenth of the steps", warn,
+             "updates"},
+            s.decay_steps, {0, kMaxCount});
 }
 
 void objective(FieldVisitor& visitor, std::string& value) {
@@ -138,11 +152,17 @@ void train_fields(TrainConfig& t, FieldVisitor& v) {
   v.integer({"max_epochs", "Ends training after so many epochs, if earlier; 0: no limit", silent,
              "epochs"},
             t.max_epochs, {0, kMaxCount});
+  v.number({"max_hours", "Each start saves and ends after so long; 0: no limit", silent, "hours"},
+           t.max_hours, {.min = 0, .max = 1e6});
   v.integer({"global_batch_size", "Samples of an update, over all ranks", refuse, "sequences"},
             t.global_batch_size, {1, kMaxSize});
-  v.integer({"micro_batch_size", "Samples of a pass on a rank; 0: its whole share at once", warn,
-             "sequences"},
-            t.micro_batch_size, {0, kMaxSize});
+  v.integer(
+      {"micro_batch_size",
+       "Samples of a pass on a rank; 0: its whole share at once; -1: as many as fit into memory",
+       warn, "sequences"},
+      t.micro_batch_size, {-1, kMaxSize});
+  v.text({"init_from", "A checkpoint whose weights a fresh run starts with", silent}, t.init_from,
+         TextKind::file);
   objective(v, t.objective);
   visit_choice(v, {"precision", "Type of the matrix products; weights stay fp32", warn},
                t.precision, kPrecisionNames);
@@ -178,6 +198,10 @@ void validation_fields(ValidationConfig& c, FieldVisitor& v) {
             c.patience, {0, kMaxCount});
   v.integer({"context_window", "Tokens of a window that only serve as context", silent, "tokens"},
             c.context_window, {0, kMaxSize});
+  v.integer({"max_tokens", "Validates on so many tokens, from the first; 0: all", silent, "tokens"},
+            c.max_tokens, {0, kMaxCount});
+  v.texts({"prompts", "Texts that are continued after each validation, for people", silent},
+          c.prompts);
 }
 
 void checkpoint_fields(CheckpointConfig& c, FieldVisitor& v) {

@@ -61,6 +61,8 @@ class FieldVisitor {
                            const NumberRange& range) = 0;
   virtual void text(const Field& field, std::string& value, TextKind kind) = 0;
   virtual void paths(const Field& field, std::vector<std::string>& value) = 0;
+  // A list of texts that are no paths.
+  virtual void texts(const Field& field, std::vector<std::string>& value) = 0;
   virtual void choice(const Field& field, const Choice& value) = 0;
   // A union told apart by the key `tag`; its settings stand beside that key in the same section.
   virtual void alternatives(const Field& tag, UnionValue& value) = 0;

@@ -37,6 +37,9 @@ class Lister : public FieldVisitor {
   void paths(const Field& field, std::vector<std::string>& value) override {
     add(field, value, "a path, a glob or a list of them");
   }
+  void texts(const Field& field, std::vector<std::string>& value) override {
+    add(field, value, "a text or a list of them");
+  }
   void choice(const Field& field, const Choice& value) override {
     add(field, value.names[value.current], describe(value.names));
   }

@@ -42,15 +42,19 @@ inline constexpr std::array kFeatureMapNames{
     Named{FeatureMap::elu1, "elu1"}, Named{FeatureMap::elu, "elu"}, Named{FeatureMap::relu, "relu"},
     Named{FeatureMap::silu, "silu"}, Named{FeatureMap::exp, "exp"}};
 inline constexpr std::array kSampleBreakNames{Named{SampleBreak::none, "none"}};
-inline constexpr std::array kLineEndNames{Named{LineEnd::eos, "eos"}, Named{LineEnd::none, "none"}};
+inline constexpr std::array kLineEndNames{Named{LineEnd::eos, "eos"}, Named{LineEnd::none, "none"},
+                                          Named{LineEnd::keep, "keep"}};
 inline constexpr std::array kTokenizerNames{Named{TokenizerType::word, "word"},
-                                            Named{TokenizerType::sentencepiece, "sentencepiece"}};
+                                            Named{TokenizerType::sentencepiece, "sentencepiece"},
+                                            Named{TokenizerType::bpe, "bpe"}};
 inline constexpr std::array kSentencePieceNames{Named{SentencePieceModel::unigram, "unigram"},
                                                 Named{SentencePieceModel::bpe, "bpe"}};
-inline constexpr std::array kScheduleNames{
-    Named{ScheduleKind::inverse_sqrt, "inverse_sqrt"}, Named{ScheduleKind::cosine, "cosine"},
-    Named{ScheduleKind::linear, "linear"}, Named{ScheduleKind::polynomial, "polynomial"},
-    Named{ScheduleKind::constant, "constant"}};
+inline constexpr std::array kScheduleNames{Named{ScheduleKind::inverse_sqrt, "inverse_sqrt"},
+                                           Named{ScheduleKind::cosine, "cosine"},
+                                           Named{ScheduleKind::linear, "linear"},
+                                           Named{ScheduleKind::polynomial, "polynomial"},
+                                           Named{ScheduleKind::constant, "constant"},
+                                           Named{ScheduleKind::wsd, "wsd"}};
 inline constexpr std::array kPrecisionNames{
     Named{Precision::fp32, "fp32"}, Named{Precision::bf16, "bf16"}, Named{Precision::fp16, "fp16"}};
 inline constexpr std::array kDeviceNames{Named{DeviceChoice::automatic, "auto"},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/fields.h"
+#include "config/json_tree.h"
 #include "config/listing.h"
 #include "util/error.h"
 #include "util/units.h"
@@ -143,6 +144,34 @@ class LayerReader : public FieldVisitor {
       path = absolute_pattern(path);
       if (const std::string how = misspelled(path, TextKind::file); !how.empty()) {
         return expected(field, kWanted + " " + how, *node);
+      }
+    }
+    value = std::move(read);
+  }
+
+  void texts(const Field& field, std::vector<std::string>& value) override {
+    const std::optional<JsonNode> node = take_list(field);
+    if (!node) {
+      return;
+    }
+    static const std::string kWanted = "a text or a list of them";
+    std::vector<std::string> read;
+    if (is_text(*node)) {
+      read.push_back(node->text);
+    } else if (node->kind == Kind::list) {
+      for (const JsonNode& item : node->items) {
+        if (item.kind != Kind::text) {
+          return expected(field, kWanted, item);
+        }
+        read.push_back(item.text);
+      }
+    } else {
+      return expected(field, kWanted, *node);
+    }
+    std::erase(read, "");  // "" takes all away
+    for (const std::string& text : read) {
+      if (!is_utf8(text)) {
+        return expected(field, kWanted + " in UTF-8", *node);
       }
     }
     value = std::move(read);

@@ -53,6 +53,12 @@ class SchemaWriter : public FieldVisitor {
     add(field, std::move(schema));
   }
 
+  void texts(const Field& field, std::vector<std::string>& value) override {
+    Json schema = one_or_more();
+    schema["default"] = value;
+    add(field, std::move(schema));
+  }
+
   void choice(const Field& field, const Choice& value) override {
     add(field, {{"enum", value.names}, {"default", value.names[value.current]}});
   }

@@ -66,12 +66,21 @@ struct NoteEvent {
   Level level = Level::info;
 };
 
+// Text to be kept beside the figures, for people: a continued prompt, the config.
+struct TextEvent {
+  std::int64_t step = 0;
+  std::string name;  // where TensorBoard shows it: "samples/1", "config"
+  std::string markdown;
+};
+
 class EventSink {
  public:
   virtual ~EventSink() = default;
   virtual void on(const TrainEvent& event) = 0;
   virtual void on(const ValidEvent& event) = 0;
   virtual void on(const NoteEvent& event) = 0;
+  // Not every file has a place for it.
+  virtual void on(const TextEvent&) {}
   // What it was told before is on the disk when this returns, as far as its file keeps it. Another
   // thread may call this while events come. Throws WriteError.
   virtual void flush() {}

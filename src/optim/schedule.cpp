@@ -18,6 +18,11 @@ double decay_progress(const ScheduleConfig& schedule, std::int64_t done, std::in
       1.0);
 }
 
+// Of wsd: the fall at the end.
+std::int64_t decay_steps(const ScheduleConfig& schedule, std::int64_t total) {
+  return schedule.decay_steps > 0 ? schedule.decay_steps : std::max<std::int64_t>(total / 10, 1);
+}
+
 double after_warmup(const ScheduleConfig& schedule, double peak, std::int64_t done,
                     std::int64_t total) {
   const double left = 1 - decay_progress(schedule, done, total);
@@ -33,6 +38,11 @@ double after_warmup(const ScheduleConfig& schedule, double peak, std::int64_t do
       return schedule.min_lr + range * left;
     case ScheduleKind::polynomial:
       return schedule.min_lr + range * std::pow(left, schedule.power);
+    case ScheduleKind::wsd: {
+      const double length = static_cast<double>(decay_steps(schedule, total));
+      return schedule.min_lr +
+             range * std::clamp(static_cast<double>(total - done) / length, 0.0, 1.0);
+    }
     case ScheduleKind::constant:
       break;
   }

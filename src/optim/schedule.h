@@ -14,6 +14,9 @@ namespace transnormer {
 //   linear        min_lr + (peak - min_lr) * (1 - x)
 //   polynomial    min_lr + (peak - min_lr) * (1 - x)^power
 //   constant      peak
+//   wsd           min_lr + (peak - min_lr) * min((total - s) / d, 1), d = decay_steps, 0: total /
+//   10
+//                 (warm-up, stable, decay; Hu et al. 2024, MiniCPM)
 // where x = (s - warmup) / (total - warmup), kept in [0, 1] (1 where total <= warmup);
 // never below min_lr after the warm-up.
 [[nodiscard]] double learning_rate(const ScheduleConfig& schedule, double peak, std::int64_t done,

@@ -215,6 +215,10 @@ std::unique_ptr<StreamDecoder> SentencePieceTokenizer::stream_decoder() const {
   return std::make_unique<PieceDecoder>(*processor_, spec_);
 }
 
+std::string SentencePieceTokenizer::piece(TokenId id) const {
+  return well_formed(processor_->IdToPiece(known(id)));
+}
+
 std::int64_t SentencePieceTokenizer::size() const {
   return processor_->GetPieceSize();
 }

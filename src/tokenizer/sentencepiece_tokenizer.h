@@ -25,6 +25,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<StreamDecoder> stream_decoder() const override;
 
+  [[nodiscard]] std::string piece(TokenId id) const override;
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] std::optional<TokenId> end_id() const override;
   [[nodiscard]] std::optional<TokenId> begin_id() const override;

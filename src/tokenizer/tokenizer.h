@@ -49,6 +49,10 @@ class Tokenizer {
   [[nodiscard]] virtual std::string decode(std::span<const TokenId> ids) const;
   [[nodiscard]] virtual std::unique_ptr<StreamDecoder> stream_decoder() const = 0;
 
+  // One token as people read it, by itself: a word, a special's name, a piece as its vocabulary
+  // spells it. Bytes that are no whole character become U+FFFD.
+  [[nodiscard]] virtual std::string piece(TokenId id) const = 0;
+
   [[nodiscard]] virtual std::int64_t size() const = 0;
   [[nodiscard]] virtual std::optional<TokenId> end_id() const = 0;
   [[nodiscard]] virtual std::optional<TokenId> begin_id() const = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace transnormer {
@@ -45,6 +46,18 @@ struct Utf8Step {
     }
   }
   return {character, size};
+}
+
+// The text with U+FFFD in place of each byte that belongs to no character.
+[[nodiscard]] inline std::string well_formed(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const Utf8Step step = utf8_step(bytes);
+    const bool whole = step.kind == Utf8Step::Kind::character;
+    text += whole ? bytes.substr(0, step.size) : kReplacementCharacter;
+    bytes.remove_prefix(step.size);
+  }
+  return text;
 }
 
 }  // namespace transnormer

@@ -7,6 +7,7 @@
 #include "config/json_tree.h"
 #include "tokenizer/plain_text.h"
 #include "tokenizer/text_losses.h"
+#include "tokenizer/utf8.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -106,6 +107,10 @@ void WordTokenizer::encode(std::string_view line, std::vector<TokenId>& ids,
       losses->read_back.note_line(words > 0, starts, ends);
     }
   }
+}
+
+std::string WordTokenizer::piece(TokenId id) const {
+  return well_formed(words_.word(id < size() ? id : kUnknown));
 }
 
 std::unique_ptr<StreamDecoder> WordTokenizer::stream_decoder() const {

@@ -26,6 +26,7 @@ class WordTokenizer final : public Tokenizer {
 
   [[nodiscard]] std::unique_ptr<StreamDecoder> stream_decoder() const override;
 
+  [[nodiscard]] std::string piece(TokenId id) const override;
   [[nodiscard]] std::int64_t size() const override { return words_.size(); }
   [[nodiscard]] std::optional<TokenId> end_id() const override { return kEnd; }
   [[nodiscard]] std::optional<TokenId> begin_id() const override { return kBegin; }

@@ -29,6 +29,14 @@ void Events::emit(const log::ValidEvent& event) {
   tell_of_gaps(event.step);
 }
 
+void Events::emit(const log::TextEvent& event) {
+  for (const auto& file : files_) {
+    file->on(event);
+  }
+  console_->on(event);
+  tell_of_gaps(event.step);
+}
+
 void Events::note(std::int64_t step, const std::string& name, const std::string& message,
                   log::Level level) {
   const log::NoteEvent event{.step = step, .name = name, .message = message, .level = level};

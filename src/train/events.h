@@ -21,6 +21,7 @@ class Events {
   // The loss of each is the mean since the train event before it, shown or not.
   void emit(const log::TrainEvent& event, bool show);
   void emit(const log::ValidEvent& event);
+  void emit(const log::TextEvent& event);
   // As every event, also tells of what a file lost before, once it can be written again.
   void note(std::int64_t step, const std::string& name, const std::string& message,
             log::Level level = log::Level::info);

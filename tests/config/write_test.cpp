@@ -23,7 +23,7 @@ constexpr const char* kDefaults = R"({
   },
   "data": {
     "train": [], "valid": [], "test": [], "cache_dir": "runs/cache", "tokens_per_sample": 512,
-    "sample_break": "none", "line_end": "eos", "strip_cr": false
+    "sample_break": "none", "line_end": "eos", "strip_cr": false, "holdout": 0.0
   },
   "tokenizer": {
     "type": "word", "path": "", "vocab_size": 0, "min_count": 1, "pad_to_multiple": 8,
@@ -31,19 +31,21 @@ constexpr const char* kDefaults = R"({
   },
   "optimizer": {
     "name": "adamw", "betas": [0.9, 0.98], "eps": 1e-08, "lr": 0.0005, "weight_decay": 0.01,
-    "clip_norm": 0.0
+    "clip_norm": 0.0, "no_decay": [], "ema": 0.0
   },
   "schedule": {
     "name": "inverse_sqrt", "warmup_steps": 8000, "warmup_init_lr": 1e-07, "min_lr": 0.0,
-    "power": 1.0
+    "power": 1.0, "decay_steps": 0
   },
   "train": {
-    "steps": 100000, "max_epochs": 0, "global_batch_size": 128, "micro_batch_size": 0,
+    "steps": 100000, "max_epochs": 0, "max_hours": 0.0, "global_batch_size": 128, "micro_batch_size": 0,
+    "init_from": "",
     "objective": "causal", "precision": "fp32", "device": "auto", "seed": 1, "threads": 0,
     "deterministic": false, "nonfinite": "skip", "nonfinite_limit": 10, "divergence_retries": 0,
     "activation_checkpointing": false
   },
-  "validation": {"every": 1000, "batch_size": 0, "patience": 0, "context_window": 0},
+  "validation": {"every": 1000, "batch_size": 0, "patience": 0, "context_window": 0,
+                 "max_tokens": 0, "prompts": []},
   "checkpoint": {"every": 1000, "keep_last": 2, "keep_best": true, "keep_every": 0},
   "log": {
     "every": 50, "grad_stats_every": 50, "grad_histograms_every": 0, "tensorboard": true,
@@ -138,14 +140,27 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
       .output_bias = true,
       .vocab_size = 1,
       .causal = false};
-  other.data = {{"a"}, {"b"}, {"c"}, "d", 1, SampleBreak::none, LineEnd::none};
+  other.data = {{"a"}, {"b"}, {"c"}, "d", 1, SampleBreak::none, LineEnd::none, true, 0.5};
   other.tokenizer = {TokenizerType::sentencepiece, "p", 1, 2, 1, SentencePieceModel::bpe, false, 1};
-  other.optimizer = {AdamWConfig{{0, 0}, 1}, 1, 1, 1};
-  other.schedule = {ScheduleKind::cosine, 1, 1, 1, 2};
-  other.train = {
-      1, 1, 1,   1, "causal", Precision::bf16, DeviceChoice::cpu, 2, 1, true, NonfinitePolicy::stop,
-      1, 1, true};
-  other.validation = {1, 1, 1, 1};
+  other.optimizer = {AdamWConfig{{0, 0}, 1}, 1, 1, 1, {"*"}, 0.5};
+  other.schedule = {ScheduleKind::cosine, 1, 1, 1, 2, 1};
+  other.train = {1,
+                 1,
+                 1,
+                 1,
+                 1,
+                 "a",
+                 "causal",
+                 Precision::bf16,
+                 DeviceChoice::cpu,
+                 2,
+                 1,
+                 true,
+                 NonfinitePolicy::stop,
+                 1,
+                 1,
+                 true};
+  other.validation = {1, 1, 1, 1, 1, {"a"}};
   other.checkpoint = {1, 3, false, 1};
   other.log = {1, 1, 1, false, LogLevel::error};
   other.distributed = {DistributedBackend::gloo, 1, 1, GradientPrecision::bf16, true, 2};
@@ -160,6 +175,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "data.cache_dir",
                                         "train.steps",
                                         "train.max_epochs",
+                                        "train.max_hours",
+                                        "train.init_from",
                                         "train.nonfinite",
                                         "train.nonfinite_limit",
                                         "train.divergence_retries",
@@ -167,6 +184,8 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "validation.batch_size",
                                         "validation.patience",
                                         "validation.context_window",
+                                        "validation.max_tokens",
+                                        "validation.prompts",
                                         "checkpoint.every",
                                         "checkpoint.keep_last",
                                         "checkpoint.keep_best",
@@ -182,18 +201,29 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "distributed.gradient_precision",
                                         "distributed.shard_optimizer",
                                         "distributed.sequence_parallel"};
-  const std::vector<std::string> warn{"optimizer.betas",        "optimizer.eps",
-                                      "optimizer.lr",           "optimizer.weight_decay",
-                                      "optimizer.clip_norm",    "schedule.name",
-                                      "schedule.warmup_steps",  "schedule.warmup_init_lr",
-                                      "schedule.min_lr",        "schedule.power",
-                                      "train.micro_batch_size", "train.precision",
-                                      "train.device",           "train.threads",
-                                      "train.deterministic",    "train.activation_checkpointing"};
+  const std::vector<std::string> warn{"optimizer.betas",
+                                      "optimizer.eps",
+                                      "optimizer.lr",
+                                      "optimizer.weight_decay",
+                                      "optimizer.clip_norm",
+                                      "optimizer.no_decay",
+                                      "optimizer.ema",
+                                      "schedule.name",
+                                      "schedule.warmup_steps",
+                                      "schedule.warmup_init_lr",
+                                      "schedule.min_lr",
+                                      "schedule.power",
+                                      "schedule.decay_steps",
+                                      "train.micro_batch_size",
+                                      "train.precision",
+                                      "train.device",
+                                      "train.threads",
+                                      "train.deterministic",
+                                      "train.activation_checkpointing"};
   EXPECT_EQ(keys[OnResume::silent], silent);
   EXPECT_EQ(keys[OnResume::warn], warn);
-  // Of 87 keys, three have one choice only, so they cannot change.
-  EXPECT_EQ(keys[OnResume::refuse].size(), 87 - 3 - silent.size() - warn.size());
+  // Of 96 keys, three have one choice only, so they cannot change.
+  EXPECT_EQ(keys[OnResume::refuse].size(), 96 - 3 - silent.size() - warn.size());
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("data.train"));
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("train.global_batch_size"));
 }

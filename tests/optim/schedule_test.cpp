@@ -18,7 +18,7 @@ ScheduleConfig schedule(ScheduleKind name, std::int64_t warmup = 100) {
 TEST(Schedule, WarmUpRisesLinearlyFromItsInitialRateToThePeak) {
   for (const ScheduleKind name :
        {ScheduleKind::inverse_sqrt, ScheduleKind::cosine, ScheduleKind::linear,
-        ScheduleKind::polynomial, ScheduleKind::constant}) {
+        ScheduleKind::polynomial, ScheduleKind::constant, ScheduleKind::wsd}) {
     const ScheduleConfig config = schedule(name);
     EXPECT_DOUBLE_EQ(learning_rate(config, kPeak, 0, 1000), 1e-7);
     EXPECT_DOUBLE_EQ(learning_rate(config, kPeak, 50, 1000), 1e-7 + (5e-4 - 1e-7) / 2);
@@ -65,6 +65,19 @@ TEST(Schedule, PolynomialFallsByItsPower) {
 
 TEST(Schedule, ConstantStaysAtThePeak) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleKind::constant), kPeak, 999, 1000), 5e-4);
+}
+
+TEST(Schedule, WarmUpStableDecayFallsInAStraightLineAtTheEndOnly) {
+  ScheduleConfig config = schedule(ScheduleKind::wsd);
+  config.min_lr = 1e-4;
+  config.decay_steps = 200;
+  EXPECT_DOUBLE_EQ(learning_rate(config, kPeak, 101, 1000), 5e-4);
+  EXPECT_DOUBLE_EQ(learning_rate(config, kPeak, 800, 1000), 5e-4);
+  EXPECT_NEAR(learning_rate(config, kPeak, 850, 1000), 4e-4, 1e-12);
+  EXPECT_NEAR(learning_rate(config, kPeak, 1000, 1000), 1e-4, 1e-12);
+  config.decay_steps = 0;  // a tenth
+  EXPECT_DOUBLE_EQ(learning_rate(config, kPeak, 900, 1000), 5e-4);
+  EXPECT_NEAR(learning_rate(config, kPeak, 950, 1000), 3e-4, 1e-12);
 }
 
 TEST(Schedule, NeverFallsBelowTheMinimumAfterTheWarmUp) {
