@@ -43,9 +43,9 @@ std::string model_summary(const TrainingRun& run) {
 std::string work_summary(const TrainingRun& run) {
   const TrainConfig& train = run.config.train;
   return "training: " + format_count(run.total_steps) + " updates of " +
-         format_count(train.global_batch_size) + " samples (" +
-         format_count(micro_batch_size(run.config.train, run.world)) + " a pass) on " +
-         run.state.device + ", " + to_string(train.precision) + ", " +
+         format_count(train.global_batch_size) + " samples (" + format_count(run.micro_batch.size) +
+         " a pass" + (run.micro_batch.origin.empty() ? "" : ", " + run.micro_batch.origin) +
+         ") on " + run.state.device + ", " + to_string(train.precision) + ", " +
          format_count(run.state.threads) + (run.state.threads == 1 ? " thread" : " threads");
 }
 

@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kLastWords{7};
 BatchLoader make_loader(const TrainingRun& run) {
   const Config& config = run.config;
   return BatchLoader(run.task, {.global_batch_size = config.train.global_batch_size,
-                                .micro_batch_size = micro_batch_size(run.config.train, run.world),
+                                .micro_batch_size = run.micro_batch.size,
                                 .shares = run.world.samples().size(),
                                 .share = run.world.samples().rank(),
                                 .parts = run.world.sequence().size(),
