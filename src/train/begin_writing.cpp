@@ -4,12 +4,16 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "config/listing.h"
 #include "config/load.h"
+#include "config/markdown.h"
 #include "config/names.h"
 #include "log/console.h"
+#include "log/hparams.h"
 #include "train/space.h"
 #include "util/error.h"
 #include "util/file.h"
@@ -23,6 +27,7 @@ constexpr const char* kConfigFile = "config.json";
 constexpr const char* kLogFile = "train.log";
 constexpr const char* kMetricsFile = "metrics.jsonl";
 constexpr const char* kTensorboardDirectory = "tensorboard";
+constexpr const char* kHparamsDirectory = "hparams";
 
 std::int64_t count_parameters(const TransNormer& model) {
   std::int64_t sum = 0;
@@ -91,13 +96,50 @@ std::int64_t cut_back(TrainingRun& run) {
   return log::cut_metrics_after(run.directory.path() / kMetricsFile, keep);
 }
 
+log::SettingValue setting_value(const std::string& json) {
+  const auto value = nlohmann::json::parse(json);
+  if (value.is_boolean()) {
+    return value.get<bool>();
+  }
+  if (value.is_number()) {
+    return value.get<double>();
+  }
+  return value.is_string() ? value.get<std::string>() : json;
+}
+
+// A run's name is no setting: it would be told as what makes runs differ.
+log::Settings settings_of(const Config& config) {
+  log::Settings settings;
+  for (const FieldRow& row : list_fields(config)) {
+    if (row.key != "run_name") {
+      settings.emplace_back(row.key, setting_value(row.value));
+    }
+  }
+  return settings;
+}
+
+std::optional<log::ValidEvent> best_so_far(const TrainingState& state) {
+  if (state.best_step < 0) {
+    return std::nullopt;
+  }
+  return log::ValidEvent{
+      .step = state.best_step,
+      .loss = state.best_valid_loss,
+      .figures = {state.best_valid_figures.begin(), state.best_valid_figures.end()}};
+}
+
 Events open_sinks(const TrainingRun& run, const log::StillOurs& still_ours) {
   const fs::path& directory = run.directory.path();
   std::vector<std::unique_ptr<log::EventSink>> files;
   files.push_back(log::make_jsonl_sink(directory / kMetricsFile, still_ours));
   if (run.config.log.tensorboard) {
-    files.push_back(
-        log::make_tensorboard_sink(directory / kTensorboardDirectory, run.state.step, still_ours));
+    const fs::path tensorboard = directory / kTensorboardDirectory;
+    files.push_back(log::make_tensorboard_sink(tensorboard, run.state.step, still_ours));
+    files.push_back(log::make_hparams_sink(tensorboard / kHparamsDirectory,
+                                           {.settings = settings_of(run.config),
+                                            .first_step = run.state.step,
+                                            .best_so_far = best_so_far(run.state),
+                                            .still_ours = still_ours}));
   }
   return {log::make_console_sink(), std::move(files)};
 }
@@ -127,6 +169,8 @@ Events begin_writing(TrainingRun& run) {
   const std::int64_t step = run.state.step;
   events.note(step, run.resumed ? "resumed" : "started",
               run.origin + " in run directory " + directory.string());
+  events.emit(
+      log::TextEvent{.step = step, .name = "config", .markdown = config_markdown(run.config)});
   for (const log::NoteEvent& note : run.notes) {
     events.note(step, note.name, note.message, note.level);
   }
