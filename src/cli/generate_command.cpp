@@ -6,11 +6,11 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "data/text_input.h"
 #include "generate/generate.h"
 #include "log/console.h"
 #include "ops/runtime/device.h"
 #include "task/objective.h"
-#include "util/file.h"
 #include "util/processors.h"
 #include "util/signal.h"
 
@@ -52,7 +52,7 @@ class Printer {
 ExitStatus run_generate(const GenerateRequest& request) {
   const at::Device device = ops::select_device(request.device.value_or(DeviceChoice::automatic));
   const std::string prompt =
-      request.prompt_file.empty() ? request.prompt : read_file(request.prompt_file);
+      request.prompt_file.empty() ? request.prompt : read_text(request.prompt_file);
   const Checkpoint checkpoint = Checkpoint::open(request.checkpoint);
   const TrainConfig& train = checkpoint.config().train;
   if (!objective(train.objective).continues_text()) {

@@ -7,6 +7,7 @@
 #include "log/console.h"
 #include "model/attention/registry.h"
 #include "util/file.h"
+#include "util/home.h"
 #include "util/processors.h"
 #include "util/units.h"
 
@@ -48,9 +49,11 @@ void add_sets(CLI::App& command, std::vector<std::string>& sets) {
 
 CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
                       const std::string& help) {
-  return command.add_option(option, path, help)->check([](const std::string& name) {
+  const auto read = [](std::string& name) -> std::string {
+    name = expand_home(name);
     return name.empty() ? "the name is empty; expected that of a file or directory" : "";
-  });
+  };
+  return command.add_option(option, path, help)->transform(CLI::Validator(read, ""));
 }
 
 void require_replaceable(const std::string& option, const std::string& path,

@@ -33,7 +33,8 @@ namespace transnormer::cli {
 // `--set a.b=v`, as often as wanted; one value each, so that a positional may follow.
 void add_sets(CLI::App& command, std::vector<std::string>& sets);
 
-// An option or argument that names a file or directory. An empty name is refused.
+// An option or argument that names a file or directory, "~" being the home directory where no shell
+// has put that in its place. An empty name is refused.
 CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
                       const std::string& help);
 

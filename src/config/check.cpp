@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "config/names.h"
+#include "config/splits.h"
 #include "config/variant.h"
 #include "util/error.h"
 #include "util/units.h"
@@ -38,6 +39,7 @@ class Checker {
     check_variant();
     check_model();
     check_sizes();
+    check_holdout();
     check_tokenizer();
     check_training();
     check_evaluation();
@@ -163,8 +165,16 @@ class Checker {
                 text_of(c_.data.tokens_per_sample));
     advise(v.patience == 0 || v.every > 0, {"validation.patience", "validation.every"},
            "never acts while validation.every is 0");
-    advise(v.patience == 0 || v.every == 0 || !c_.data.valid.empty(),
-           {"validation.patience", "data.valid"}, "never acts without data.valid");
+    advise(v.patience == 0 || v.every == 0 || has_valid(c_.data),
+           {"validation.patience", "data.valid"}, "never acts without data.valid or data.holdout");
+  }
+
+  void check_holdout() {
+    const DataConfig& d = c_.data;
+    advise(d.holdout == 0 || d.valid.empty(), {"data.holdout", "data.valid"},
+           "never acts beside data.valid: all of data.train is trained on");
+    advise(d.holdout == 0 || !d.valid.empty() || !d.train.empty(), {"data.holdout", "data.train"},
+           "never acts without data.train");
   }
 
   const Config& c_;

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "config/splits.h"
 #include "data/cache_lock.h"
 #include "data/parallel_text.h"
 #include "data/text_files.h"
@@ -32,7 +33,9 @@ TextSource training_text(const Config& config) {
         "tokenizer.path: is empty, so the tokenizer is made from data.train, which is empty too; "
         "set one of them");
   }
-  return {find_text_files(config.data.train, "data.train"), config.data.strip_cr};
+  return {find_text_files(config.data.train, "data.train"),
+          config.data.strip_cr,
+          {.share = held_out_share(config.data)}};
 }
 
 // The lines of a text, one at a time.
@@ -56,7 +59,7 @@ class LineReader {
     return true;
   }
 
-  [[nodiscard]] std::int64_t bytes_read() const { return reader_.bytes_read(); }
+  [[nodiscard]] std::int64_t source_bytes() const { return reader_.source_bytes(); }
   [[nodiscard]] const TextFindings& findings() const { return reader_.findings(); }
 
  private:
@@ -85,7 +88,7 @@ std::vector<std::string> sample_lines(const TextPass& pass, std::int64_t count,
         sample[place] = line;
       }
     }
-    bar.update(reader.bytes_read());
+    bar.update(reader.source_bytes());
   }
   bar.finish();
   findings = reader.findings();
@@ -96,14 +99,13 @@ WordCounts count_words(const TextPass& pass, TextFindings& findings) {
   TextReader reader(pass.source);
   log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
   std::vector<WordCounts> counts(static_cast<std::size_t>(pass.threads));
-  std::int64_t done = 0;
   for_each_chunk(
       reader, pass.threads,
       [&](int thread, std::string_view text) {
         counts[static_cast<std::size_t>(thread)].add_text(text);
-        return static_cast<std::int64_t>(text.size());
+        return 0;
       },
-      [&](std::int64_t bytes) { bar.update(done += bytes); });
+      [&](int) { bar.update(reader.source_bytes()); });
   bar.finish();
   findings = reader.findings();
   for (std::size_t thread = 1; thread < counts.size(); ++thread) {
@@ -123,7 +125,7 @@ std::string make_word_dictionary(const TextPass& pass, const TokenizerConfig& co
     counts = count_words(pass, findings);
   }
   if (counts.words().size() == 0) {
-    throw UserError(pass.source.files.front().string() + ": is empty: it holds no word");
+    fail_empty(pass.source);
   }
   return make_dictionary(counts, config);
 }
@@ -166,6 +168,9 @@ std::string recipe_digest(const TextSource& text, const Config& config, FileDige
   } else {
     add(static_cast<int>(t.model_type));
     add(static_cast<int>(t.byte_fallback));
+  }
+  if (text.part.splits()) {
+    recipe += '\n' + text.part.name();
   }
   return sha256(recipe);
 }

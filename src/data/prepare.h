@@ -51,7 +51,9 @@ struct PrepareOptions {
                                         std::shared_ptr<const Tokenizer> tokenizer,
                                         const PrepareOptions& options = {});
 
-// Tokenises one file without a cache (eval --text), as the config has texts read.
+// Tokenises one text without a cache (eval --text), as the config has texts read: a file, a pipe,
+// or
+// "-" for standard input. It is read once.
 [[nodiscard]] PreparedSplit tokenize_file(const std::filesystem::path& path,
                                           const Tokenizer& tokenizer, const DataConfig& config);
 

@@ -1,11 +1,8 @@
 #include "data/text_reader.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -17,15 +14,18 @@
 namespace transnormer {
 
 TextReader::TextReader(TextSource source, std::size_t chunk_bytes)
-    : source_(std::move(source)), chunk_bytes_(chunk_bytes) {}
+    : source_(std::move(source)), chunk_bytes_(chunk_bytes), runs_(source_.part) {}
 
-TextReader::~TextReader() {
-  close();
-}
+TextReader::~TextReader() = default;
 
 bool TextReader::next(TextChunk& chunk) {
   while (take_lines(chunk.text)) {
-    clean(chunk.text);
+    drop_byte_order_mark(chunk.text);
+    if (source_.part.splits()) {
+      keep_part(chunk.text);
+    } else {
+      clean(chunk.text);
+    }
     if (!chunk.text.empty()) {
       chunk.number = next_number_++;
       return true;
@@ -39,7 +39,7 @@ bool TextReader::take_lines(std::string& text) {
   throw_if_stopped();
   text = std::exchange(rest_, {});
   while (file_ < source_.files.size()) {
-    if (descriptor_ < 0) {
+    if (!input_) {
       open();
     }
     const std::size_t known = text.size();
@@ -47,7 +47,7 @@ bool TextReader::take_lines(std::string& text) {
       if (!text.empty()) {
         return true;  // the last line lacks its end; the file's end is met once more
       }
-      close();
+      input_.reset();
       ++file_;
       continue;
     }
@@ -63,52 +63,56 @@ bool TextReader::take_lines(std::string& text) {
 }
 
 void TextReader::open() {
-  descriptor_ = ::open(file().c_str(), O_RDONLY | O_CLOEXEC);
-  file_bytes_read_ = 0;
+  input_ = std::make_unique<TextInput>(file());
+  file_bytes_ = 0;
   file_lines_ = 0;
   at_file_start_ = true;
-  if (descriptor_ < 0) {
-    throw UserError(file().string() + ": cannot be read: " + system_reason(errno));
-  }
-}
-
-void TextReader::close() {
-  if (descriptor_ >= 0) {
-    ::close(std::exchange(descriptor_, -1));
-  }
 }
 
 // Appends the file's next bytes; false at its end.
 bool TextReader::fill(std::string& text) {
   const std::size_t before = text.size();
   text.resize(before + chunk_bytes_);
-  ssize_t got = -1;
-  do {
-    got = ::read(descriptor_, text.data() + before, chunk_bytes_);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) {
-    throw UserError(file().string() + ": cannot be read: " + system_reason(errno));
-  }
-  text.resize(before + static_cast<std::size_t>(got));
-  check_is_text(text.data() + before, static_cast<std::size_t>(got));
-  bytes_read_ += got;
-  file_bytes_read_ += got;
+  const std::int64_t source_before = input_->source_bytes();
+  const std::size_t got = input_->read(std::span(text).subspan(before));
+  source_bytes_ += input_->source_bytes() - source_before;
+  text.resize(before + got);
+  check_is_text(text.data() + before, got);
+  file_bytes_ += static_cast<std::int64_t>(got);
   return got > 0;
 }
 
 void TextReader::check_is_text(const char* data, std::size_t size) {
   if (const void* nul = std::memchr(data, '\0', size)) {
-    const auto offset = file_bytes_read_ + (static_cast<const char*>(nul) - data);
-    throw UserError(file().string() + ": is not text: a NUL byte at offset " +
-                    format_count(offset) + "; expected plain UTF-8 text");
+    const auto offset = file_bytes_ + (static_cast<const char*>(nul) - data);
+    throw UserError(text_name(file()) + ": is not text: a NUL byte at offset " +
+                    format_count(offset) + (input_->is_compressed() ? " of what it holds" : "") +
+                    "; expected plain UTF-8 text");
   }
+}
+
+void TextReader::drop_byte_order_mark(std::string& text) {
+  if (std::exchange(at_file_start_, false)) {
+    text.erase(0, text.size() - without_byte_order_mark(text).size());
+  }
+}
+
+void TextReader::keep_part(std::string& text) {
+  std::string kept;
+  runs_.split(text, [&](std::string_view piece, bool is_wanted) {
+    if (is_wanted) {
+      std::string lines(piece);
+      clean(lines);
+      kept += lines;
+    } else {
+      file_lines_ += count_byte(piece, '\n');
+    }
+  });
+  text = std::move(kept);
 }
 
 // Takes out of the lines what is no text, and notes what should not be there.
 void TextReader::clean(std::string& text) {
-  if (std::exchange(at_file_start_, false)) {
-    text.erase(0, text.size() - without_byte_order_mark(text).size());
-  }
   if (source_.strip_cr) {
     findings_.dropped_carriage_returns += drop_carriage_returns(text);
   }

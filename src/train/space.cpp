@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "config/splits.h"
 #include "util/error.h"
 #include "util/units.h"
 
@@ -30,7 +31,7 @@ std::int64_t times(std::int64_t every, std::int64_t step, std::int64_t total_ste
 std::int64_t checkpoints_to_come(const Config& config, std::int64_t step, std::int64_t total_steps,
                                  std::int64_t held) {
   const bool keeps_best =
-      config.checkpoint.keep_best && config.validation.every > 0 && !config.data.valid.empty();
+      config.checkpoint.keep_best && config.validation.every > 0 && has_valid(config.data);
   const std::int64_t at_once = config.checkpoint.keep_last + 1 + (keeps_best ? 1 : 0);
   const std::int64_t saves = times(config.checkpoint.every, step, total_steps) +
                              (keeps_best ? times(config.validation.every, step, total_steps) : 0) +

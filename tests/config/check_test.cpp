@@ -86,6 +86,18 @@ TEST(ConfigCheck, PatienceNeedsValidations) {
   EXPECT_THAT(warnings_of({"validation.patience=3", "data.valid=x"}), IsEmpty());
 }
 
+TEST(ConfigCheck, AHoldoutBesideAValidTextOrWithoutATrainingTextIsAWarning) {
+  const Sets held_out{"data.train=x", "data.holdout=0.1", "validation.patience=3"};
+  EXPECT_THAT(warnings_of(held_out), IsEmpty());
+  Sets beside = held_out;
+  beside.emplace_back("data.valid=y");
+  EXPECT_THAT(warnings_of(beside),
+              ElementsAre(HasSubstr("data.holdout: never acts beside data.valid")));
+  EXPECT_THAT(warnings_of({"data.holdout=0.1"}),
+              ElementsAre(HasSubstr("data.holdout: never acts without data.train")));
+  EXPECT_EQ(faults_of("{}", {"data.holdout=1"}).size(), 1U);
+}
+
 TEST(ConfigCheck, AWarmUpBeyondTheEndIsAWarning) {
   EXPECT_THAT(warnings_of({"train.steps=100", "schedule.warmup_steps=101"}),
               ElementsAre(HasSubstr("schedule.warmup_steps: the warm-up of 101 updates")));

@@ -58,6 +58,16 @@ TEST(ConfigFiles, MayIncludeEachOtherInChainsThatEnd) {
               testing::Contains(HasSubstr("more than 32")));
 }
 
+TEST(ConfigFiles, ThatAreMissingAreToldWithWhatIncludesThemAndWhere) {
+  const TemporaryDirectory dir;
+  dir.write("parts/middle.json", "{\n\n\"include\": [\"none.json\"]}");
+  const auto top = dir.write("top.json", "{\n\"include\": \"parts/middle.json\"}");
+  EXPECT_THAT(faults_of_file(top),
+              ElementsAre((dir.path() / "parts/middle.json").string() +
+                          ":3: include: " + (dir.path() / "parts/none.json").string() +
+                          ": cannot be read: No such file or directory"));
+}
+
 TEST(ConfigFiles, AreOfALimitedSize) {
   EXPECT_THAT(faults_of_file("/dev/zero"), ElementsAre(HasSubstr("holds more than 16.00 MiB")));
 }
