@@ -13,6 +13,8 @@
 
 #include "config/config.h"
 #include "config/fields.h"
+#include "config/json_tree.h"
+#include "config/listing.h"
 #include "config/load.h"
 #include "config/names.h"
 #include "util/error.h"
@@ -76,6 +78,15 @@ void add_precision(CLI::App& command, std::optional<Precision>& precision,
                    const std::string& otherwise);
 
 template <class E>
+[[nodiscard]] std::vector<std::string> names_of(std::span<const Named<E>> names) {
+  std::vector<std::string> list;
+  for (const Named<E>& named : names) {
+    list.emplace_back(named.name);
+  }
+  return list;
+}
+
+template <class E>
 [[nodiscard]] std::string spell(std::span<const Named<E>> names, const char* between) {
   std::string list;
   for (const Named<E>& named : names) {
@@ -99,7 +110,8 @@ CLI::Option* add_choice(CLI::App& command, const std::string& option,
                 return;
               }
             }
-            throw UserError(option + " is \"" + text + "\"; it can be " + spell(names, ", "));
+            throw UserError(option + " is " + printable(text, true) + "; it can be " +
+                            spell(names, ", ") + hint_of_choice(text, names_of(names)));
           },
           help)
       ->type_name(spell(names, "|"));

@@ -348,9 +348,7 @@ class LayerReader : public FieldVisitor {
     if (!is_text(node)) {
       return "";
     }
-    const std::optional<std::string> name =
-        nearest(node.text, std::vector<std::string>(names.begin(), names.end()));
-    return name ? "; did you mean \"" + *name + "\"?" : "";
+    return hint_of_choice(node.text, std::vector<std::string>(names.begin(), names.end()));
   }
 
   void expected(const Field& field, const std::string& wanted, const JsonNode& got,

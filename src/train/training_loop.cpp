@@ -89,7 +89,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       statistics_(run.optimizer->parameters(), parameter_groups(*run.model)),
       saver_(run, events),
       meter_(run.state.elapsed_s),
-      bar_("train", run.total_steps, run.state.step, log::is_terminal()),
+      bar_("train", run.total_steps, run.state.step, log::draws_bars()),
       saved_step_(run.world.word_of_first([&] { return is_saved(run) ? "saved" : "new"; }) ==
                           "saved"
                       ? run.state.step

@@ -33,7 +33,7 @@ std::int64_t batch_size(const TrainingRun& run) {
 
 std::optional<Report> validate(const TrainingRun& run, const std::function<bool()>& should_stop) {
   const Config& config = run.config;
-  log::ProgressBar bar("validate", run.task->validation_size(), 0, log::is_terminal());
+  log::ProgressBar bar("validate", run.task->validation_size(), 0, log::draws_bars());
   const std::optional<Sums> sums = run.task->validate(
       *run.model, {.batch_size = batch_size(run),
                    .compute = ops::scalar_type(config.train.precision),
