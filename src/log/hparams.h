@@ -20,8 +20,8 @@ using Settings = std::vector<std::pair<std::string, SettingValue>>;  // by dotte
 struct HparamsOptions {
   Settings settings;
   std::int64_t first_step = 0;  // updates made before this session
-  std::optional<ValidEvent> best_so_far =
-      {};  // of another directory, too, where a run goes on from
+  // Of the directory that the run was begun in, too, where it goes on from a checkpoint of another.
+  std::optional<ValidEvent> best_so_far = {};
   StillOurs still_ours = {};
 };
 
