@@ -6,7 +6,7 @@ usage: compare.py RUN.. [--csv FILE] [--sort COLUMN]
 RUN is a run directory, finished or in progress. Runs that differ in their seed only (and in names,
 places, log and checkpoints) are one row: the mean, the standard deviation over the seeds, and how
 many they are. The test perplexity is what `transnormer eval RUN` said of the best checkpoint, else
-of the last; it is blank where that was not asked yet.
+of the last, which is said; it is blank where that was not asked yet.
 """
 
 import argparse
@@ -19,7 +19,8 @@ import pathlib
 import statistics
 import sys
 
-from run_files import RunError, differing_keys, grouped, number, open_runs, parameters, read_lines, refuse
+from run_files import (RunError, complain, differing_keys, grouped, number, open_runs, parameters,
+                       read_lines, refuse)
 
 # Column, heading, how a value is written. Higher is better for tokens_per_s alone.
 FIGURES = [
@@ -56,7 +57,8 @@ def figures_of(run):
 
 
 def test_line(run, best_step):
-    """The latest answer of eval about the test split and the best checkpoint, else about the last."""
+    """The latest answer of eval about the test split and the best checkpoint, else about the last,
+    which is told."""
     file = run.folder / "evals.jsonl"
     if not file.is_file():
         return {}
@@ -64,6 +66,8 @@ def test_line(run, best_step):
     for step in (best_step, run.steps()):
         of_step = [line for line in lines if line.get("step") == step and step is not None]
         if of_step:
+            if step != best_step:
+                complain(f"{run.name}: the test perplexity is that of step {step}, not of the best")
             return of_step[-1]
     return {}
 

@@ -100,10 +100,13 @@ class Runs(WithRuns):
         self.run_of("last", lines, [answer(5, 50.0), answer(20, 70.0)], model={"dim": 2})
         self.run_of("other", lines, [answer(5, 50.0)], model={"dim": 3})
         self.run_of("null", lines, [answer(10, 50.0) | {"word_perplexity": None}], model={"dim": 4})
+        said, complained = self.compare("best", "last", "other", "null")
         told = {row["run"]: (row["test word perplexity"], row["test token perplexity"])
-                for row in self.rows("best", "last", "other", "null")}
+                for row in rows_of(said)}
         self.assertEqual(told, {"best": ("80.00", "40.00"), "last": ("70.00", "35.00"),
                                 "other": ("", ""), "null": ("", "25.00")})
+        self.assertEqual(complained, "compare.py: last: the test perplexity is that of step 20, not of "
+                                     "the best\n")
 
     def test_count_the_parameters_of_the_newest_whole_checkpoint(self):
         folder = self.run_of("a", [valid(10, 3.0)])
