@@ -75,7 +75,7 @@ class Run:
 
     def ended(self):
         """"done", "stopped", "diverged", "failed"; "" while it runs, and where it was killed."""
-        ends = {"done": "done", "interrupted": "stopped", "diverged": "diverged", "failed": "failed"}
+        ends = {"done": "done", "interrupted": "stopped", "time_limit": "stopped", "diverged": "diverged", "failed": "failed"}
         begins = ("started", "resumed")
         known = [line.get("event") for line in self.events if line.get("event") in (*ends, *begins)]
         return ends.get(known[-1], "") if known else ""
