@@ -43,8 +43,8 @@ struct Contents {
 };
 
 Contents contents_of(const fs::path& checkpoint) {
-  Contents contents{
-      .files = {kManifestFile, kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile}};
+  Contents contents{.files = {kManifestFile, kModelFile, kOptimizerFile, kAverageFile, kStateFile,
+                              kConfigFile, kUnigramFile}};
   contents.files.insert(kTokenizerFiles.begin(), kTokenizerFiles.end());
   try {
     for (const auto& [name, file] : read_manifest(checkpoint).files) {

@@ -151,6 +151,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const CheckpointContent& conte
   TemporaryCheckpoint temporary(checkpoints / temporary_name(step));
   passed(SaveStage::begun);
   temporary.write_tensors(kModelFile, content.model);
+  if (!content.average.empty()) {
+    temporary.write_tensors(kAverageFile, content.average);
+  }
   passed(SaveStage::model_written);
   temporary.write_tensors(kOptimizerFile, content.optimizer);
   passed(SaveStage::optimizer_written);

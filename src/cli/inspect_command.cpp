@@ -106,8 +106,8 @@ ModelReport report_on(const Config& config, const ModelSize& size) {
                  .length = config.data.tokens_per_sample,
                  .compute = ops::scalar_type(config.train.precision),
                  .activation_checkpointing = config.train.activation_checkpointing};
-  report.memory = training_memory(config.model, size,
-                                  {.state_slots = state_slots(config.optimizer)}, report.pass);
+  report.memory =
+      training_memory(config.model, size, optimizer_shape(config.optimizer), report.pass);
   return report;
 }
 
@@ -135,9 +135,10 @@ Json to_json(const ModelReport& report) {
                                   {"cost", attention.cost}});
   }
   json["memory_bytes"] = {
-      {"weights", report.memory.weights},     {"gradients", report.memory.gradients},
-      {"optimizer", report.memory.optimizer}, {"activations", report.memory.activations},
-      {"total", report.memory.total()},       {"snapshot", report.memory.snapshot}};
+      {"weights", report.memory.weights},         {"gradients", report.memory.gradients},
+      {"optimizer", report.memory.optimizer},     {"average", report.memory.average},
+      {"activations", report.memory.activations}, {"total", report.memory.total()},
+      {"snapshot", report.memory.snapshot}};
   json["tensors"] = Json::array();
   for (const NamedTensor& named : report.tensors) {
     json["tensors"].push_back({{"name", named.name},
@@ -206,10 +207,13 @@ void print_report(const ModelReport& report, const Config& config) {
       format_short(flops.layers).c_str(), format_short(flops.attention).c_str(),
       format_short(flops.train()).c_str());
   const MemoryEstimate& memory = report.memory;
-  std::printf("training memory  about %s: weights %s, gradients %s, optimizer %s, activations %s\n",
-              format_bytes(memory.total()).c_str(), format_bytes(memory.weights).c_str(),
-              format_bytes(memory.gradients).c_str(), format_bytes(memory.optimizer).c_str(),
-              format_bytes(memory.activations).c_str());
+  const std::string average =
+      memory.average > 0 ? "mean of the weights " + format_bytes(memory.average) + ", " : "";
+  std::printf(
+      "training memory  about %s: weights %s, gradients %s, optimizer %s, %sactivations %s\n",
+      format_bytes(memory.total()).c_str(), format_bytes(memory.weights).c_str(),
+      format_bytes(memory.gradients).c_str(), format_bytes(memory.optimizer).c_str(),
+      average.c_str(), format_bytes(memory.activations).c_str());
   std::printf("                 beside it %s for the copy that is saved in the background\n",
               format_bytes(memory.snapshot).c_str());
   std::printf("                 (%lld sequences of %lld tokens a pass, %s%s)\n",

@@ -155,6 +155,14 @@ class Checker {
            "the warm-up of " + text_of(c_.schedule.warmup_steps) +
                " updates ends after training does, at train.steps " + text_of(t.steps) +
                "; optimizer.lr is never reached");
+    const ScheduleConfig& s = c_.schedule;
+    const std::int64_t fall = s.decay_steps > 0 ? s.decay_steps : t.steps / 10;
+    advise(s.name != ScheduleKind::wsd || t.steps == 0 || s.warmup_steps > t.steps ||
+               fall <= t.steps - s.warmup_steps,
+           {"schedule.decay_steps", "schedule.warmup_steps", "train.steps"},
+           "the fall of " + text_of(fall) + " updates to the end at train.steps " +
+               text_of(t.steps) + " begins before the warm-up of " + text_of(s.warmup_steps) +
+               " ends; optimizer.lr is never reached");
   }
 
   void check_evaluation() {

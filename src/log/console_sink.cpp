@@ -13,7 +13,8 @@ std::string with_figures(double loss, const Figures& figures) {
   std::string text = "loss " + format_fixed(loss, 4);
   for (const auto& [name, value] : figures) {
     text += "  " + name + " ";
-    text += std::abs(value) >= 1e6 ? format_short(value) : format_fixed(value, 2);
+    const int digits = name.ends_with("loss") ? 4 : 2;
+    text += std::abs(value) >= 1e6 ? format_short(value) : format_fixed(value, digits);
   }
   return text;
 }

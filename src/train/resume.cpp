@@ -237,7 +237,8 @@ std::optional<std::string> jump_of_rate(const Config& saved, const Config& confi
 bool learns_otherwise(const Config& saved, const Config& config) {
   const std::vector<ConfigChange> changes = config_changes(saved, config);
   return std::any_of(changes.begin(), changes.end(), [](const ConfigChange& change) {
-    return change.key.starts_with("optimizer.") || change.key.starts_with("schedule.");
+    return (change.key.starts_with("optimizer.") && change.key != "optimizer.ema") ||
+           change.key.starts_with("schedule.");
   });
 }
 

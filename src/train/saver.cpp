@@ -30,6 +30,10 @@ std::int64_t last_sound_step(const TrainingRun& run) {
   return guessing && is_loss_high(*guessing, run.state) ? run.state.low_loss_step : -1;
 }
 
+std::vector<NamedTensor> average_of(const TrainingRun& run) {
+  return run.average ? run.average->named(named_tensors(*run.model)) : std::vector<NamedTensor>{};
+}
+
 }  // namespace
 
 Saver::Saver(TrainingRun& run, Events& events, std::function<void(SaveStage)> on_stage)
@@ -68,6 +72,7 @@ void Saver::join() {
 void Saver::prepare_snapshot() {
   try {
     snapshot_.model = make_room(named_tensors(*run_.model));
+    snapshot_.average = make_room(average_of(run_));
     make_optimizer_room();
   } catch (const std::exception&) {  // the first save tells
   }
@@ -111,9 +116,11 @@ bool Saver::is_shared() const {
 // The memory is found before anything is asked of other ranks, which cannot be asked twice.
 void Saver::take_snapshot() {
   const std::vector<NamedTensor> model = named_tensors(*run_.model);
+  const std::vector<NamedTensor> average = average_of(run_);
   if (in_background_) {
     try {
       copy_tensors(model, snapshot_.model);
+      copy_tensors(average, snapshot_.average);
       make_optimizer_room();
     } catch (const std::exception& error) {
       in_background_ = false;
@@ -125,6 +132,7 @@ void Saver::take_snapshot() {
   }
   if (!in_background_) {
     snapshot_.model = model;
+    snapshot_.average = average;
   }
   // What is spread over ranks is whole in a copy only.
   if (in_background_ || is_shared()) {
@@ -162,7 +170,8 @@ void Saver::write() {
                                      .optimizer = snapshot_.optimizer,
                                      .state = snapshot_.state,
                                      .tokenizer = *run_.task->tokenizer(),
-                                     .unigram_counts = run_.unigram_counts},
+                                     .unigram_counts = run_.unigram_counts,
+                                     .average = snapshot_.average},
                                     on_stage);
     tidy();
   } catch (...) {  // no memory, too: none of it ends a training

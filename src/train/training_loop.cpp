@@ -143,6 +143,9 @@ bool TrainingLoop::make_update() {
   if (is_to_be_applied(update)) {
     std::swap(state_.gradient_moments, update.moments);
     step_.apply(update.measured, update.lr);
+    if (run_.average) {
+      run_.average->update();
+    }
     applied_step_ = state_.step + 1;
   }
   count(update);
@@ -355,7 +358,11 @@ void TrainingLoop::wait_for_a_sound_state(const std::string& fault, bool tell) {
 bool TrainingLoop::validate() {
   const auto began = std::chrono::steady_clock::now();
   auto report = transnormer::validate(run_, is_stop_requested);
-  if (!report) {
+  std::optional<Report> of_average;
+  if (report && run_.average) {
+    of_average = validate_average(run_, is_stop_requested);
+  }
+  if (!report || (run_.average && !of_average)) {
     std::vector<double> wishes = wishes_of_this_rank();
     run_.world.all().sum(wishes);
     agree(wishes);
@@ -367,6 +374,12 @@ bool TrainingLoop::validate() {
   event.tokens = state_.tokens;
   event.loss = report->loss;
   event.figures = std::move(report->figures);
+  if (of_average) {
+    event.figures.emplace_back("ema_loss", of_average->loss);
+    for (const auto& [name, value] : of_average->figures) {
+      event.figures.emplace_back("ema_" + name, value);
+    }
+  }
   event.elapsed_s = meter_.elapsed_s();
   event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   events_.emit(event);

@@ -13,13 +13,6 @@
 #include "util/units.h"
 
 namespace transnormer {
-namespace {
-
-OptimizerShape optimizer_of(const Config& config) {
-  return {.state_slots = state_slots(config.optimizer)};
-}
-
-}  // namespace
 
 TrainingMemory::TrainingMemory(const Config& config, const TrainingShape& shape, at::Device device,
                                const dist::World& world)
@@ -28,7 +21,7 @@ TrainingMemory::TrainingMemory(const Config& config, const TrainingShape& shape,
 TrainingMemory::Needs TrainingMemory::needs(std::int64_t micro_batch_size) const {
   Needs needs;
   needs.estimate =
-      training_memory(config_.model, shape_.size, optimizer_of(config_),
+      training_memory(config_.model, shape_.size, optimizer_shape(config_.optimizer),
                       {.sequences = micro_batch_size,
                        .length = shape_.length / world_.sequence().size(),
                        .compute = ops::scalar_type(config_.train.precision),
@@ -46,7 +39,8 @@ TrainingMemory::Needs TrainingMemory::needs(std::int64_t micro_batch_size) const
 }
 
 bool TrainingMemory::require(std::int64_t micro_batch_size) const {
-  require_memory_for_training(config_.model, shape_.size, optimizer_of(config_), device_);
+  require_memory_for_training(config_.model, shape_.size, optimizer_shape(config_.optimizer),
+                              device_);
   const auto [estimate, batches, gathered] = needs(micro_batch_size);
   const double needed = estimate.total() - 0.3 * estimate.activations + gathered;
   const int here = world_.launch().local_size;

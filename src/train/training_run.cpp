@@ -9,6 +9,7 @@
 #include "model/weights.h"
 #include "ops/runtime/device.h"
 #include "ops/runtime/nccl.h"
+#include "optim/no_decay.h"
 #include "optim/registry.h"
 #include "task/objective.h"
 #include "train/divergence.h"
@@ -48,6 +49,9 @@ void require_that_ranks_fit(const Config& config, const dist::World& world) {
                     " samples cannot be split into equal shares for " + format_count(ranks) +
                     " ranks; set a multiple of " + format_count(ranks) +
                     ", or start another number of processes");
+  }
+  if (config.distributed.shard_optimizer) {
+    require_shareable(config.optimizer, world.size());
   }
   const auto faults = unfit_for_sequence_parallel(config.model, config.data.tokens_per_sample,
                                                   config.distributed.sequence_parallel);
@@ -161,6 +165,27 @@ void note_validation_kind(TrainingRun& run) {
   }
 }
 
+// A checkpoint from before it was switched on has none.
+void load_average(TrainingRun& run, const Checkpoint& checkpoint) {
+  const std::string step = format_count(run.state.step);
+  if (!run.average) {
+    if (checkpoint.has_average()) {
+      run.warnings.push_back(
+          "optimizer.ema: the running mean of the weights that the checkpoint of "
+          "step " +
+          step + " holds is dropped, since it is 0 now");
+    }
+    return;
+  }
+  if (checkpoint.has_average()) {
+    checkpoint.load_average_into(run.average->named(named_tensors(*run.model)));
+    return;
+  }
+  run.average->restart();
+  run.warnings.push_back("optimizer.ema: the running mean of the weights starts at step " + step +
+                         " as the weights are there, since the checkpoint holds none");
+}
+
 }  // namespace
 
 void start_from(TrainingRun& run, const StartingPoint& start) {
@@ -189,6 +214,7 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
                format_count(run.state.step) + ", " + format_count(run.state.tokens) +
                " tokens seen)";
   carry_on(run, checkpoint.config());
+  load_average(run, checkpoint);
   note_validation_kind(run);
   // A run that ended goes on where what ended it was raised.
   if (run.state.finished) {
@@ -201,6 +227,9 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
 void start_anew(TrainingRun& run) {
   initialize(*run.model, static_cast<std::uint64_t>(run.config.train.seed));
   run.optimizer->reset();
+  if (run.average) {
+    run.average->restart();
+  }
   run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
   run.state = {};
   record_environment(run.state, run.device, run.world.size());
@@ -263,6 +292,10 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   auto optimizer = make_optimizer(named_tensors(*model), config.optimizer,
                                   config.distributed.shard_optimizer ? world.all() : dist::Group());
 
+  for (std::string& line : idle_globs(config.optimizer.no_decay, optimizer->parameters())) {
+    warnings.push_back(std::move(line));
+  }
+
   auto run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,
                   .device = device,
@@ -277,6 +310,9 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
                   .state = std::move(state),
                   .saves_in_background = saves_in_background,
                   .warnings = std::move(warnings)});
+  if (config.optimizer.ema > 0) {
+    run->average = std::make_unique<WeightAverage>(run->optimizer->flat(), config.optimizer.ema);
+  }
   if (start.point.checkpoint) {
     start_from(*run, start.point);
   } else {

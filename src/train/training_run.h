@@ -15,6 +15,7 @@
 #include "model/transnormer.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "optim/weight_average.h"
 #include "task/task.h"
 #include "train/events.h"
 #include "train/micro_batch.h"
@@ -34,6 +35,7 @@ struct TrainingRun {
   MicroBatch micro_batch = {};
   std::shared_ptr<TransNormer> model;
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<WeightAverage> average = {};  // of the weights; null without optimizer.ema
   LossScaler scaler;
   TrainingState state;
   bool saves_in_background = true;  // the machine has room for a copy of what is saved

@@ -44,6 +44,12 @@ std::optional<Report> validate(const TrainingRun& run, const std::function<bool(
   return sums ? std::optional(run.task->report(*sums)) : std::nullopt;
 }
 
+std::optional<Report> validate_average(const TrainingRun& run,
+                                       const std::function<bool()>& should_stop) {
+  const WeightAverage::InPlace in_place(*run.average);
+  return validate(run, should_stop);
+}
+
 std::optional<std::string> note_validation_kind(TrainingState& state, const ValidationKind& kind) {
   const std::string digest = std::exchange(state.valid_data_digest, kind.data_digest);
   const std::int64_t window = std::exchange(state.validation_context_window, kind.context_window);

@@ -105,6 +105,22 @@ TEST(ConfigCheck, AWarmUpBeyondTheEndIsAWarning) {
   EXPECT_THAT(warnings_of({"train.steps=0"}), IsEmpty());
 }
 
+TEST(ConfigCheck, AFallAtTheEndThatBeginsWithinTheWarmUpIsAWarning) {
+  const auto warned = [](const std::string& name, const std::string& warmup,
+                         const std::string& decay) {
+    return warnings_of({"train.steps=100", "schedule.name=" + name,
+                        "schedule.warmup_steps=" + warmup, "schedule.decay_steps=" + decay});
+  };
+  EXPECT_THAT(warned("wsd", "30", "71"),
+              ElementsAre(HasSubstr("schedule.decay_steps: the fall of 71 updates to the end at "
+                                    "train.steps 100 begins before the warm-up of 30 ends")));
+  EXPECT_THAT(warned("wsd", "30", "70"), IsEmpty());
+  EXPECT_THAT(warned("wsd", "91", "0"), ElementsAre(HasSubstr("the fall of 10 updates")));
+  EXPECT_THAT(warned("wsd", "90", "0"), IsEmpty());
+  EXPECT_THAT(warned("cosine", "30", "71"), IsEmpty());
+  EXPECT_THAT(warned("wsd", "101", "0"), ElementsAre(HasSubstr("schedule.warmup_steps")));
+}
+
 TEST(ConfigCheck, TheLeastLearningRateIsAtMostThePeak) {
   EXPECT_THAT(faults_of("{}", {"schedule.min_lr=0.1"}),
               ElementsAre(HasSubstr("schedule.min_lr: larger than optimizer.lr")));
