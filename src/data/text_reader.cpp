@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tokenizer/gpt2_pattern.h"
 #include "tokenizer/plain_text.h"
 #include "util/error.h"
 #include "util/signal.h"
@@ -16,17 +17,20 @@
 
 namespace transnormer {
 
-TextReader::TextReader(TextSource source, std::size_t chunk_bytes)
-    : source_(std::move(source)), chunk_bytes_(chunk_bytes) {}
+TextReader::TextReader(TextSource source, std::size_t chunk_bytes, TextCut cut)
+    : source_(std::move(source)), chunk_bytes_(chunk_bytes), cut_(cut) {}
 
 TextReader::~TextReader() {
   close();
 }
 
 bool TextReader::next(TextChunk& chunk) {
-  while (take_lines(chunk.text)) {
+  bool starts_file = false;
+  while (take_lines(chunk)) {
+    starts_file = starts_file || at_file_start_;
     clean(chunk.text);
     if (!chunk.text.empty()) {
+      chunk.continues_line = cut_ == TextCut::white_space && !starts_file;
       chunk.number = next_number_++;
       return true;
     }
@@ -34,10 +38,22 @@ bool TextReader::next(TextChunk& chunk) {
   return false;
 }
 
-// Replaces the text by whole lines of one file, as they stand there. False at the end.
-bool TextReader::take_lines(std::string& text) {
+// The last place where the text may be cut, npos where there is none. In its first `known` bytes
+// there is none, but perhaps right behind them.
+std::size_t TextReader::last_cut(std::string_view text, std::size_t known) const {
+  if (cut_ == TextCut::white_space) {
+    return last_gpt2_cut(text, known);
+  }
+  const std::size_t end = text.substr(known).rfind('\n');
+  return end == std::string_view::npos ? end : known + end + 1;
+}
+
+// Replaces the text by a part of one file, as it stands there. False at the end.
+bool TextReader::take_lines(TextChunk& chunk) {
   throw_if_stopped();
+  std::string& text = chunk.text;
   text = std::exchange(rest_, {});
+  chunk.line_goes_on = false;
   while (file_ < source_.files.size()) {
     if (descriptor_ < 0) {
       open();
@@ -45,17 +61,17 @@ bool TextReader::take_lines(std::string& text) {
     const std::size_t known = text.size();
     if (!fill(text)) {
       if (!text.empty()) {
-        return true;  // the last line lacks its end; the file's end is met once more
+        return true;  // no place to cut is left; the file's end is met once more
       }
       close();
       ++file_;
       continue;
     }
-    // Only what came now can hold the last line end; what was there before is part of one line.
-    const std::size_t end = std::string_view(text).substr(known).rfind('\n');
-    if (end != std::string_view::npos) {
-      rest_ = text.substr(known + end + 1);
-      text.resize(known + end + 1);
+    const std::size_t cut = last_cut(text, known);
+    if (cut != std::string_view::npos) {
+      rest_ = text.substr(cut);
+      text.resize(cut);
+      chunk.line_goes_on = cut_ == TextCut::white_space;
       return true;
     }
   }

@@ -133,9 +133,11 @@ std::size_t gpt2_piece_end(std::string_view text, std::size_t at) {
   return run_end(table, text, begin + first.size, first.is);
 }
 
-std::size_t last_gpt2_cut(std::string_view text) {
-  for (std::size_t at = text.find_last_of(" \n"); at != std::string_view::npos && at > 0;
-       at = text.find_last_of(" \n", at - 1)) {
+std::size_t last_gpt2_cut(std::string_view text, std::size_t from) {
+  for (std::size_t at = text.size(); at-- > from && at > 0;) {
+    if (text[at] != ' ' && text[at] != '\n') {
+      continue;
+    }
     const bool has_return = text[at] == '\n' && text[at - 1] == '\r';
     const std::size_t cut = has_return ? at - 1 : at;
     if (cut > 0 && !ends_with_white_space(text.substr(0, cut))) {

@@ -16,9 +16,9 @@ namespace transnormer {
 // Where the piece that begins at `at`, which is inside of the text, ends.
 [[nodiscard]] std::size_t gpt2_piece_end(std::string_view text, std::size_t at);
 
-// The last place in the text before a space or a line end, but not at its start, where a text may
-// be cut in two whose pieces, one after the other, are those of the whole: the character before is
-// no white space. npos where there is none.
+// The last place, but not the text's start, before a space or a line end at or behind `from`, where
+// a text may be cut in two whose pieces, one after the other, are those of the whole: the character
+// before is no white space. npos where there is none.
 //
 // Why: a piece that holds a character other than white space holds none behind it, so one ends
 // there. What stands before is cut the same at the text's end as before white space: runs end
@@ -27,6 +27,6 @@ namespace transnormer {
 //
 // Between a line end and the next line would be wrong: "\n\n" before "a" is cut into two, at the
 // end of a text it is one piece.
-[[nodiscard]] std::size_t last_gpt2_cut(std::string_view text);
+[[nodiscard]] std::size_t last_gpt2_cut(std::string_view text, std::size_t from);
 
 }  // namespace transnormer
