@@ -1,7 +1,9 @@
 #include "tokenizer/tokenizer_json.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "tokenizer/bpe_files.h"
 #include "util/error.h"
@@ -96,7 +98,8 @@ class Reader {
     const JsonNode* list = member(root_, "added_tokens");
     require(list == nullptr || list->kind == Kind::list, list == nullptr ? root_ : *list,
             "added_tokens", "a list");
-    for (const JsonNode& token : list == nullptr ? std::vector<JsonNode>{} : list->items) {
+    const std::vector<JsonNode> none;
+    for (const JsonNode& token : list == nullptr ? none : list->items) {
       const JsonNode* id = member(token, "id");
       const JsonNode* content = member(token, "content");
       require(id != nullptr && id->kind == Kind::integer && content != nullptr &&
@@ -112,7 +115,8 @@ class Reader {
       added.emplace_back(id->integer, content);
     }
     const JsonNode* vocabulary = member(*root_.find("model"), "vocab");
-    require(vocabulary != nullptr, *root_.find("model"), "model.vocab", "an object");
+    require(vocabulary != nullptr && vocabulary->kind == Kind::object,
+            vocabulary == nullptr ? *root_.find("model") : *vocabulary, "model.vocab", "an object");
     add_vocabulary(*vocabulary, name_, names, builder_);
     for (const auto& [id, content] : added) {
       if (!builder_.has_token(content->text)) {
