@@ -45,13 +45,27 @@ struct EvalOptions {
 constexpr std::array kSplitNames{Named{Split::train, "train"}, Named{Split::valid, "valid"},
                                  Named{Split::test, "test"}};
 
+// How line ends are coded follows from the tokenizer, which is the checkpoint's, where the config
+// of the text says nothing of it and is for one of another kind.
+void keep_line_end(const Config& trained, LoadedConfig& loaded) {
+  const std::string& origin = loaded.origins.at("data.line_end");
+  const bool is_named = origin != "default" && origin != "tokenizer.type";
+  const bool was_bpe = trained.tokenizer.type == TokenizerType::bpe;
+  const bool is_bpe = loaded.config.tokenizer.type == TokenizerType::bpe;
+  if (!is_named && was_bpe != is_bpe) {
+    loaded.config.data.line_end = trained.data.line_end;
+  }
+}
+
 // The config whose data is read: --data's, else the checkpoint's, which --set may change but for
 // what made the weights.
 LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint) {
-  if (!options.data.empty()) {
-    return reported(load_config(options.data, options.sets));
-  }
   const Config& trained = checkpoint.config();
+  if (!options.data.empty()) {
+    LoadedConfig loaded = reported(load_config(options.data, options.sets));
+    keep_line_end(trained, loaded);
+    return loaded;
+  }
   objective(trained.train.objective).require_model(trained.model);
   LoadedConfig loaded =
       parse_config(config_to_json(trained), checkpoint.path() / "config.json", options.sets);

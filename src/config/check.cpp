@@ -129,6 +129,10 @@ class Checker {
 
   void check_tokenizer() {
     const TokenizerConfig& t = c_.tokenizer;
+    require(c_.data.line_end != LineEnd::keep || t.type == TokenizerType::bpe,
+            {"data.line_end", "tokenizer.type"},
+            "\"keep\" needs tokenizer.type \"bpe\"; expected \"eos\" or \"none\" with \"" +
+                std::string(name_of<TokenizerType>(kTokenizerNames, t.type)) + '"');
     if (!t.path.empty()) {
       return;  // the other settings do not act
     }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "config/names.h"
 #include "tokenizer/utf8.h"
 #include "util/error.h"
 
@@ -112,7 +113,7 @@ bool is_in_range(const Header& h) {
   return std::ranges::none_of(counts, is_negative) && h.vocab_size > 0 &&
          h.vocab_size <= std::numeric_limits<TokenId>::max() &&
          h.width == width_for(h.vocab_size) && h.line_end >= 0 &&
-         h.line_end <= static_cast<std::int64_t>(LineEnd::none) && h.strip_cr >= 0 &&
+         h.line_end <= static_cast<std::int64_t>(LineEnd::keep) && h.strip_cr >= 0 &&
          h.strip_cr <= 1 && h.holdout >= 0 && h.holdout < 1 && h.is_held_out >= 0 &&
          h.is_held_out <= 1 && h.unreadable >= 0 && h.unreadable <= last_reason &&
          is_digest(h.tokenizer) && is_digest(h.source) && is_digest(h.content);
@@ -191,7 +192,7 @@ CacheInfo verified_info(const InputFile& file, FileDigests& digests) {
 }  // namespace
 
 std::string CacheKey::file_name(const std::string& split) const {
-  const std::string end = line_end == LineEnd::eos ? "eos" : "none";
+  const std::string end = name_of<LineEnd>(kLineEndNames, line_end);
   const std::string digest =
       sha256(tokenizer_digest + '\n' + source_digest + '\n' + end + (strip_cr ? "\nstrip_cr" : "") +
              (part.splits() ? '\n' + part.name() : ""));

@@ -43,16 +43,18 @@ void HoldoutRuns::begin_run() {
 void HoldoutRuns::split(std::string_view lines,
                         const std::function<void(std::string_view, bool)>& take) {
   while (!lines.empty()) {
-    if (run_bytes_ >= least_bytes_) {
+    if (at_line_start_ && run_bytes_ >= least_bytes_) {
       begin_run();
     }
     // The first line end at which the run is long enough; else all lines belong to it.
-    const std::size_t least = static_cast<std::size_t>(least_bytes_ - run_bytes_);
+    const auto least =
+        static_cast<std::size_t>(std::max<std::int64_t>(least_bytes_ - run_bytes_, 1));
     const std::size_t end =
         least > lines.size() ? std::string_view::npos : lines.find('\n', least - 1);
     const std::string_view piece = lines.substr(0, end == std::string_view::npos ? end : end + 1);
     take(piece, is_held_out_ == wanted_.is_held_out);
     run_bytes_ += std::ssize(piece);
+    at_line_start_ = piece.ends_with('\n');
     lines.remove_prefix(piece.size());
   }
 }

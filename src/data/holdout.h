@@ -29,11 +29,13 @@ class HoldoutRuns {
  public:
   explicit HoldoutRuns(const Holdout& wanted) : wanted_(wanted) {}
 
-  // `lines`: the text's next lines, whole ones; the last may lack its end where its file ends.
-  // Calls `take` with the pieces that they fall into, in turn, and whether each is of the part that
-  // is wanted.
+  // `lines`: the text's next lines; the last may go on in the next call, if end_line() does not
+  // come before. Calls `take` with the pieces that they fall into, in turn, and whether each is of
+  // the part that is wanted.
   void split(std::string_view lines,
              const std::function<void(std::string_view piece, bool is_wanted)>& take);
+  // A file has ended: what comes next is another line.
+  void end_line() { at_line_start_ = true; }
 
  private:
   void begin_run();
@@ -45,6 +47,7 @@ class HoldoutRuns {
   std::uint64_t runs_ = 0;
   double due_ = 0;  // runs that should have been held out by now, less those that were
   bool is_held_out_ = false;
+  bool at_line_start_ = true;
 };
 
 }  // namespace transnormer

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "config/names.h"
 #include "config/splits.h"
 #include "data/cache_lock.h"
 #include "data/parallel_text.h"
@@ -101,8 +102,8 @@ WordCounts count_words(const TextPass& pass, TextFindings& findings) {
   std::vector<WordCounts> counts(static_cast<std::size_t>(pass.threads));
   for_each_chunk(
       reader, pass.threads,
-      [&](int thread, std::string_view text) {
-        counts[static_cast<std::size_t>(thread)].add_text(text);
+      [&](int thread, const TextChunk& chunk) {
+        counts[static_cast<std::size_t>(thread)].add_text(chunk.text);
         return 0;
       },
       [&](int) { bar.update(reader.source_bytes()); });
@@ -254,21 +255,48 @@ std::string obtain_made(const Config& config, FileDigests& digests, bool progres
   return bytes;
 }
 
+const char* describe(TokenizerType type) {
+  switch (type) {
+    case TokenizerType::sentencepiece:
+      return "sentencepiece model";
+    case TokenizerType::bpe:
+      return "byte-level BPE vocabulary";
+    case TokenizerType::word:
+      break;
+  }
+  return "word dictionary";
+}
+
+const char* spelled(TokenizerType type) {
+  return name_of<TokenizerType>(kTokenizerNames, type);
+}
+
 std::shared_ptr<const Tokenizer> load_configured(const TokenizerConfig& config) {
   std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(config.path);
-  if (tokenizer_type(tokenizer->serialized()) != config.type) {
-    const bool wants_word = config.type == TokenizerType::word;
-    throw UserError("tokenizer.path: " + config.path + " is a " +
-                    (wants_word ? "sentencepiece model" : "word dictionary") +
-                    ", but tokenizer.type is \"" + (wants_word ? "word" : "sentencepiece") +
-                    "\"; set it to \"" + (wants_word ? "sentencepiece" : "word") + '"');
+  const TokenizerType found = tokenizer_type(tokenizer->serialized()).value_or(TokenizerType::word);
+  if (found != config.type) {
+    throw UserError("tokenizer.path: " + config.path + " is a " + describe(found) +
+                    ", but tokenizer.type is \"" + spelled(config.type) + "\"; set it to \"" +
+                    spelled(found) + '"');
   }
   return tokenizer;
+}
+
+// These are not made here.
+void refuse_bpe(const TokenizerConfig& config, const std::string& advice) {
+  if (config.type == TokenizerType::bpe) {
+    throw UserError(advice +
+                    "; GPT-2's is fetched by scripts/get_gpt2_bpe.sh (PyPI's openai-whisper holds "
+                    "it as gpt2.tiktoken, Hugging Face's gpt2 as vocab.json and merges.txt)");
+  }
 }
 
 }  // namespace
 
 std::string make_tokenizer(const Config& config, bool progress) {
+  refuse_bpe(config.tokenizer,
+             "tokenizer.type: \"bpe\" is not trained by this program; set \"sentencepiece\" with "
+             "tokenizer.model_type \"bpe\" to train one, or tokenizer.path to a vocabulary");
   const TextSource text = training_text(config);
   TextFindings findings;
   std::string bytes = make_from(text, config, progress, findings);
@@ -281,6 +309,8 @@ std::shared_ptr<const Tokenizer> obtain_tokenizer(const Config& config, FileDige
   if (!config.tokenizer.path.empty()) {
     return load_configured(config.tokenizer);
   }
+  refuse_bpe(config.tokenizer,
+             "tokenizer.path: is empty, and \"bpe\" needs a vocabulary, which is not trained here");
   return parse_tokenizer(obtain_made(config, digests, progress),
                          "the tokenizer made from data.train");
 }

@@ -29,8 +29,9 @@ struct TextPass {
 [[nodiscard]] int text_threads(const TrainConfig& config);
 
 // Tokenises by all threads and hands the tokens to `sink` in the order of the text. Memory does not
-// grow with the text. Logs nothing: what is odd stands in the counts. Throws UserError where the
-// text is empty or no text, or where line ends are to be coded and the tokenizer has no end token.
+// grow with the text. Logs nothing: what is odd stands in the counts. With LineEnd::keep each file
+// is one text for the tokenizer, line ends and all; else each line is. Throws UserError where the
+// text is empty or no text, or where the tokenizer cannot code line ends as asked.
 SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd line_end,
                      const std::function<void(std::span<const TokenId>)>& sink);
 

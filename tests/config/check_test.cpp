@@ -136,6 +136,15 @@ TEST(ConfigCheck, ATokenizerToMakeFitsTheModel) {
   EXPECT_THAT(faults_of(model, {"tokenizer.vocab_size=101", "tokenizer.path=a.model"}), IsEmpty());
 }
 
+TEST(ConfigCheck, OnlyBytePairsKeepLineEnds) {
+  const std::string keep = R"({"data": {"line_end": "keep"}})";
+  EXPECT_THAT(faults_of(keep), ElementsAre("x.json:1: data.line_end: \"keep\" needs tokenizer.type "
+                                           "\"bpe\"; expected \"eos\" or \"none\" with \"word\""));
+  EXPECT_THAT(faults_of(keep, {"tokenizer.type=sentencepiece", "tokenizer.path=a.model"}),
+              ElementsAre(HasSubstr("with \"sentencepiece\"")));
+  EXPECT_THAT(faults_of(keep, {"tokenizer.type=bpe"}), IsEmpty());
+}
+
 TEST(ConfigCheck, DoesNotJudgeWhatIsFaultyByItself) {
   EXPECT_THAT(faults_of("{}", {"model.heads=7", "model.dim=x"}),
               ElementsAre(HasSubstr("model.dim: expected an integer")));

@@ -225,6 +225,24 @@ TEST(ConfigFile, NeedsNoKeyAtAll) {
   EXPECT_EQ(config_of(R"({"model": {}})"), expected);
 }
 
+TEST(LineEnds, AreKeptWithBytePairsUnlessNamed) {
+  const LoadedConfig kept = parse_config(R"({"tokenizer": {"type": "bpe"}})", "x.json");
+  EXPECT_EQ(kept.config.data.line_end, LineEnd::keep);
+  EXPECT_EQ(kept.origins.at("data.line_end"), "tokenizer.type");
+  EXPECT_THAT(config_to_json(kept.config), HasSubstr("\"line_end\": \"keep\""));
+  EXPECT_THAT(config_with_origins(kept), HasSubstr("// tokenizer.type"));
+  EXPECT_EQ(config_of("{}", {"tokenizer.type=bpe"}).data.line_end, LineEnd::keep);
+  for (const char* named : {"eos", "none", "keep"}) {
+    const LoadedConfig loaded = parse_config(R"({"tokenizer": {"type": "bpe"}})", "x.json",
+                                             {std::string("data.line_end=") + named});
+    EXPECT_THAT(config_to_json(loaded.config),
+                HasSubstr(std::string("\"line_end\": \"") + named + '"'));
+    EXPECT_EQ(loaded.origins.at("data.line_end"), "--set");
+    EXPECT_EQ(parse_config(config_to_json(loaded.config), "x.json").config, loaded.config);
+  }
+  EXPECT_EQ(parse_config("{}", "x.json").origins.at("data.line_end"), "default");
+}
+
 TEST(ResolvedConfig, LoadsAgainEqualToItself) {
   for (const char* variant : {"t1", "t2", "transformer", "custom"}) {
     const Config once = config_of(
