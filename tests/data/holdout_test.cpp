@@ -104,14 +104,14 @@ TEST_F(HoldoutTest, TakesTheShareOfLongTextsInLongRuns) {
   const auto path = file("a", text);
   for (const double share : {0.02, 0.1, 0.4}) {
     const std::string held_out = part({path}, share, true);
-    EXPECT_NEAR(static_cast<double>(held_out.size()) / static_cast<double>(text.size()), share,
-                0.05 * share);
+    EXPECT_NEAR(static_cast<double>(held_out.size()), share * static_cast<double>(text.size()),
+                2 * 65536);
     // All along the text, not at one place.
     const std::vector<bool> where = dealt(lines, part({path}, share, false), held_out);
     const std::int64_t half = std::ssize(where) / 2;
     const double before =
         static_cast<double>(std::count(where.begin(), where.begin() + half, true));
-    EXPECT_NEAR(before / static_cast<double>(half), share, 0.15 * share);
+    EXPECT_NEAR(before / static_cast<double>(half), share, 0.3 * share);
     int runs = 0;
     for (std::size_t i = 1; i < where.size(); ++i) {
       runs += where[i] && !where[i - 1] ? 1 : 0;
