@@ -247,8 +247,8 @@ TEST_F(PreparedHoldout, NeverActsBesideAValidText) {
 
 TEST_F(PreparedHoldout, IsRefusedWhereAPartWouldBeEmpty) {
   config_.data.train = {file("short", "one\ntwo\nthree\n").string()};
-  config_.data.holdout = 0.0001;
-  EXPECT_THAT(fault(), AllOf(HasSubstr("data.holdout: 0.0001"), HasSubstr("no word for valid"),
+  config_.data.holdout = 0.001;
+  EXPECT_THAT(fault(), AllOf(HasSubstr("data.holdout: 0.001"), HasSubstr("no word for valid"),
                              HasSubstr("a larger share")));
   config_.data.holdout = 0.9999;
   EXPECT_THAT(fault(), AllOf(HasSubstr("data.holdout: 0.9999"), HasSubstr("no word to train on")));
