@@ -20,13 +20,14 @@ float uniform(std::uint64_t number) {
 
 }  // namespace
 
-std::string Holdout::name() const {
-  if (!splits()) {
-    return "";
-  }
+std::string Holdout::share_text() const {
   char digits[32];
   const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), share);
-  return std::string(is_held_out ? "held out " : "all but ") + std::string(digits, end);
+  return {digits, end};
+}
+
+std::string Holdout::name() const {
+  return splits() ? (is_held_out ? "held out " : "all but ") + share_text() : "";
 }
 
 // What is due lies above -1 and below 1 after each draw: from 1 on a run is taken for sure, and

@@ -15,6 +15,7 @@ struct Holdout {
   bool operator==(const Holdout&) const = default;
 
   [[nodiscard]] bool splits() const { return share > 0; }
+  [[nodiscard]] std::string share_text() const;  // all of its digits
   // Unique to the part; empty for the whole text.
   [[nodiscard]] std::string name() const;
 };

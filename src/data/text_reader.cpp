@@ -90,6 +90,7 @@ bool TextReader::take_lines(TextChunk& chunk) {
 void TextReader::open() {
   input_ = std::make_unique<TextInput>(file());
   file_bytes_ = 0;
+  file_source_bytes_ = 0;
   file_lines_ = 0;
   at_file_start_ = true;
 }
@@ -98,9 +99,9 @@ void TextReader::open() {
 bool TextReader::fill(std::string& text) {
   const std::size_t before = text.size();
   text.resize(before + chunk_bytes_);
-  const std::int64_t source_before = input_->source_bytes();
   const std::size_t got = input_->read(std::span(text).subspan(before));
-  source_bytes_ += input_->source_bytes() - source_before;
+  source_bytes_ +=
+      input_->source_bytes() - std::exchange(file_source_bytes_, input_->source_bytes());
   text.resize(before + got);
   check_is_text(text.data() + before, got);
   file_bytes_ += static_cast<std::int64_t>(got);

@@ -88,8 +88,9 @@ class TextReader {
   std::string rest_;                  // behind the last place to cut so far
   std::int64_t next_number_ = 0;
   std::atomic<std::int64_t> source_bytes_ = 0;
-  std::int64_t file_bytes_ = 0;  // of text
-  std::int64_t file_lines_ = 0;  // in what was taken of the file so far
+  std::int64_t file_source_bytes_ = 0;  // of the present file
+  std::int64_t file_bytes_ = 0;         // of its text
+  std::int64_t file_lines_ = 0;         // in what was taken of the file so far
   bool at_file_start_ = true;
   TextFindings findings_;
 };

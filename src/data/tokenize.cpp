@@ -11,7 +11,6 @@
 #include "tokenizer/text_losses.h"
 #include "util/error.h"
 #include "util/processors.h"
-#include "util/units.h"
 
 namespace transnormer {
 namespace {
@@ -226,8 +225,7 @@ std::int64_t bytes_of(const std::vector<std::filesystem::path>& files) {
 
 void fail_empty(const TextSource& source) {
   if (source.part.splits()) {
-    throw UserError("data.holdout: " + format_significant(source.part.share) +
-                    " of this text leaves " +
+    throw UserError("data.holdout: " + source.part.share_text() + " of this text leaves " +
                     (source.part.is_held_out
                          ? "no word for valid; set a larger share, or name a text in data.valid"
                          : "no word to train on; set a smaller share"));

@@ -47,7 +47,7 @@ TEST(ConfigFiles, MayIncludeEachOtherInChainsThatEnd) {
   EXPECT_THAT(faults_of_file(dir.path() / "1"), testing::IsEmpty());
   write_chain(2000);
   EXPECT_THAT(faults_of_file(dir.path() / "1"),
-              ElementsAre(AllOf(HasSubstr("/32: include: \"33\""), HasSubstr("more than 32"))));
+              ElementsAre(AllOf(HasSubstr("/32:1: include: \"33\""), HasSubstr("more than 32"))));
   // The same files, first met one by one from the end.
   std::string all;
   for (int i = 40; i >= 1; --i) {
