@@ -48,7 +48,7 @@ constexpr std::array kSplitNames{Named{Split::train, "train"}, Named{Split::vali
 // what made the weights.
 LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint) {
   if (!options.data.empty()) {
-    return reported(load_config(options.data, options.sets));
+    return reported(load_config(options.data, options.sets), ConfigReader::eval);
   }
   const Config& trained = checkpoint.config();
   objective(trained.train.objective).require_model(trained.model);
@@ -59,6 +59,9 @@ LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint)
       throw UserError("--set " + change.key +
                       ": the checkpoint's model and tokenizer are fixed; leave it out");
     }
+  }
+  for (const std::string& unread : unread_sets(loaded, ConfigReader::eval)) {
+    log::warn(unread);
   }
   return loaded;
 }
