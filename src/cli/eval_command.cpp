@@ -62,7 +62,7 @@ void keep_line_end(const Config& trained, LoadedConfig& loaded) {
 LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint) {
   const Config& trained = checkpoint.config();
   if (!options.data.empty()) {
-    LoadedConfig loaded = reported(load_config(options.data, options.sets));
+    LoadedConfig loaded = reported(load_config(options.data, options.sets), ConfigReader::eval);
     keep_line_end(trained, loaded);
     return loaded;
   }
@@ -74,6 +74,9 @@ LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint)
       throw UserError("--set " + change.key +
                       ": the checkpoint's model and tokenizer are fixed; leave it out");
     }
+  }
+  for (const std::string& unread : unread_sets(loaded, ConfigReader::eval)) {
+    log::warn(unread);
   }
   return loaded;
 }

@@ -11,6 +11,8 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/run_length.h"
+#include "cli/run_summary.h"
 #include "config/load.h"
 #include "config/names.h"
 #include "data/cache_file.h"
@@ -32,6 +34,7 @@ using Json = nlohmann::ordered_json;
 struct InspectRequest {
   std::string path;
   std::vector<std::string> sets;
+  std::optional<double> tokens_per_s;
   bool json = false;
 };
 
@@ -223,19 +226,19 @@ void print_report(const ModelReport& report, const Config& config) {
 }
 
 void inspect_config(const InspectRequest& request) {
-  const Config config = reported(load_config(request.path, request.sets)).config;
-  // A tokenizer that is there already tells the size where the config does not.
-  std::shared_ptr<const Tokenizer> tokenizer;
-  if (config.model.vocab_size == 0 && !config.tokenizer.path.empty()) {
-    tokenizer = load_tokenizer(config.tokenizer.path);
-  }
-  const ModelReport report = report_on(config, model_size(config, tokenizer.get()));
+  const Config config =
+      reported(load_config(request.path, request.sets), ConfigReader::inspect).config;
+  const KnownData known = known_data(config);
+  const ModelReport report = report_on(config, model_size(config, known.tokenizer.get()));
+  const std::optional<RunLength> length = run_length(config, known);
   if (!request.json) {
     print_report(report, config);
+    std::cout << "run as configured " << describe(length, request.tokens_per_s) << '\n';
     return;
   }
   Json json{{"kind", "config"}};
   json.update(to_json(report));
+  json.update(to_json(length, request.tokens_per_s));
   std::cout << json.dump(2) << '\n';
 }
 
@@ -244,7 +247,9 @@ void inspect_checkpoint(const InspectRequest& request) {
   const Config& config = checkpoint.config();
   const TrainingState& state = checkpoint.state();
   const ModelReport report = report_on(config, model_size(config, checkpoint.tokenizer().get()));
+  const std::optional<RunSummary> run = summary_of_run(request.path);
   if (!request.json) {
+    std::cout << (run ? to_text(*run) + '\n' : "");
     std::cout << checkpoint.path().string() << ": update " << format_count(state.step) << ", "
               << format_count(state.tokens) << " tokens seen"
               << (state.finished ? ", finished: " + state.finish_reason : "") << "\n";
@@ -256,6 +261,9 @@ void inspect_checkpoint(const InspectRequest& request) {
             {"step", state.step},
             {"tokens", state.tokens},
             {"finished", state.finished}};
+  if (run) {
+    json["run"] = to_json(*run);
+  }
   json.update(to_json(report));
   std::cout << json.dump(2) << '\n';
 }
@@ -302,6 +310,10 @@ ExitStatus run_inspect(const InspectRequest& request) {
     throw UserError("--set: only a config can be changed, and " + request.path + " is a " +
                     (is_checkpoint ? "checkpoint" : "cache"));
   }
+  if ((is_checkpoint || is_cache) && request.tokens_per_s) {
+    throw UserError("--tokens-per-s: tells how long a config's run takes, and " + request.path +
+                    " is a " + (is_checkpoint ? "checkpoint" : "cache"));
+  }
   if (is_checkpoint) {
     inspect_checkpoint(request);
   } else if (is_cache) {
@@ -322,6 +334,8 @@ void add_inspect(CLI::App& app, Run& run) {
            "A config, a checkpoint or run directory, or a text cache")
       ->required();
   command->add_flag("--json", request->json, "Print one JSON object");
+  add_number(*command, "--tokens-per-s", request->tokens_per_s, {.min = 0, .min_open = true},
+             "Also tell the hours that the config's run takes at this speed");
   add_sets(*command, request->sets);
   command->callback([request, &run] { run = [request] { return run_inspect(*request); }; });
 }

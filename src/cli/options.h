@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/unread_keys.h"
 #include "config/config.h"
 #include "config/fields.h"
 #include "config/json_tree.h"
@@ -24,7 +25,8 @@ namespace transnormer::cli {
 
 // What is done with a config that a command reads: its log.level holds from here on, its warnings
 // are logged. `train` alone keeps the warnings until it can write them into the run's log, too.
-[[nodiscard]] LoadedConfig reported(LoadedConfig loaded);
+// Those of --set that the command does not read are warned of as well.
+[[nodiscard]] LoadedConfig reported(LoadedConfig loaded, ConfigReader reader);
 
 // A warning where products of this precision are slow on this device.
 [[nodiscard]] std::optional<std::string> slow_precision(Precision precision, at::Device device);
@@ -67,8 +69,14 @@ CLI::Option* add_integer(CLI::App& command, const std::string& option, Value& va
   };
   return command.add_option_function<std::string>(option, read, help)->type_name("INTEGER");
 }
-CLI::Option* add_number(CLI::App& command, const std::string& option, double& value,
-                        const NumberRange& range, const std::string& help);
+template <class Value>
+CLI::Option* add_number(CLI::App& command, const std::string& option, Value& value,
+                        const NumberRange& range, const std::string& help) {
+  const auto read = [option, range, &value](const std::string& text) {
+    value = read_number(option, text, range);
+  };
+  return command.add_option_function<std::string>(option, read, help)->type_name("NUMBER");
+}
 
 // `--device auto|cpu|cuda` and `--precision fp32|bf16|fp16`. `otherwise` says in the help what
 // holds without the option.

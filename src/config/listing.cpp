@@ -43,6 +43,7 @@ class Lister : public FieldVisitor {
   }
   void choice(const Field& field, const Choice& value) override {
     add(field, value.names[value.current], describe(value.names));
+    rows_.back().choices.assign(value.names.begin(), value.names.end());
   }
   void section(const Field& field, const std::function<void()>& body) override {
     const std::string outer = std::exchange(prefix_, prefix_ + field.key + ".");
@@ -52,6 +53,8 @@ class Lister : public FieldVisitor {
   void alternatives(const Field& tag, UnionValue& value) override {
     add(tag, value.name(), describe(value.alternatives().names()));
     rows_.back().is_tag = true;
+    const std::vector<const char*> names = value.alternatives().names();
+    rows_.back().choices.assign(names.begin(), names.end());
     const std::string outer = alternative_;
     const bool of_several = value.alternatives().all().size() > 1;
     if (of_several && std::none_of(unions_.begin(), unions_.end(), [&](const UnionValue& met) {
@@ -77,8 +80,15 @@ class Lister : public FieldVisitor {
  private:
   template <class T>
   void add(const Field& field, const T& value, std::string expected) {
-    rows_.push_back({prefix_ + field.key, nlohmann::json(value).dump(), std::move(expected),
-                     field.unit, field.help, alternative_, field.on_resume});
+    rows_.push_back({prefix_ + field.key,
+                     nlohmann::json(value).dump(),
+                     std::move(expected),
+                     field.unit,
+                     field.help,
+                     alternative_,
+                     field.on_resume,
+                     false,
+                     {}});
   }
 
   Shown shown_;

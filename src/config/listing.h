@@ -19,7 +19,8 @@ struct FieldRow {
   std::string help;
   std::string alternative;  // whose setting this is in a union of several, else empty
   OnResume on_resume;
-  bool is_tag = false;  // the name of a union's alternative
+  bool is_tag = false;                    // the name of a union's alternative
+  std::vector<std::string> choices = {};  // where there are few values, as they are spelled
 };
 
 // Every key of `config` with its value, in declared order.

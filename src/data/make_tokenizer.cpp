@@ -232,13 +232,31 @@ std::string make_from(const TextSource& text, const Config& config, bool progres
                          : make_sentencepiece_model(pass, config.tokenizer, findings);
 }
 
+constexpr const char* kMadeName = "tokenizer-";
+
+// Where the made one is kept.
+fs::path made_file(const TextSource& text, const Config& config, FileDigests& digests) {
+  const std::string recipe = recipe_digest(text, config, digests);
+  return fs::path(config.data.cache_dir) /
+         (kMadeName + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
+}
+
+// Else a text need not be digested to know that its tokenizer is not there.
+bool holds_some_tokenizer(const fs::path& directory) {
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
+    if (entry.path().filename().string().starts_with(kMadeName)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string obtain_made(const Config& config, FileDigests& digests, bool progress) {
   const fs::path directory = config.data.cache_dir;
   const TextSource text = training_text(config);
   const std::vector<FileIdentity> before = identify(text.files);
-  const std::string recipe = recipe_digest(text, config, digests);
-  const fs::path file =
-      directory / ("tokenizer-" + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
+  const fs::path file = made_file(text, config, digests);
   if (std::optional<std::string> made = read_made(file)) {
     return *std::move(made);
   }
@@ -313,6 +331,22 @@ std::shared_ptr<const Tokenizer> obtain_tokenizer(const Config& config, FileDige
              "tokenizer.path: is empty, and \"bpe\" needs a vocabulary, which is not trained here");
   return parse_tokenizer(obtain_made(config, digests, progress),
                          "the tokenizer made from data.train");
+}
+
+std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config, FileDigests& digests) {
+  if (!config.tokenizer.path.empty()) {
+    return load_configured(config.tokenizer);
+  }
+  if (config.data.train.empty() || !holds_some_tokenizer(config.data.cache_dir)) {
+    return nullptr;
+  }
+  try {
+    const std::optional<std::string> made =
+        read_made(made_file(training_text(config), config, digests));
+    return made ? parse_tokenizer(*made, "the tokenizer made from data.train") : nullptr;
+  } catch (const UserError&) {
+    return nullptr;  // whoever prepares the text is told
+  }
 }
 
 }  // namespace transnormer

@@ -172,13 +172,19 @@ PreparedData prepare_splits(const Config& config, std::shared_ptr<const Tokenize
     job.identities = identify(job.pass.source.files);
     job.key.source_digest = digests.digest(job.pass.source.files);
     job.cache = fs::path(config.data.cache_dir) / job.key.file_name(to_string(split));
-    const PreparedSplit& prepared =
-        data.splits[static_cast<std::size_t>(split)].emplace(open_or_build(job, digests));
+    std::optional<PreparedSplit>& place = data.splits[static_cast<std::size_t>(split)];
+    if (options.only_cached) {
+      place = open_whole(job, digests, false);
+      continue;
+    }
+    const PreparedSplit& prepared = place.emplace(open_or_build(job, digests));
     warn_of_twins(text.name, job.pass.source.files);
     warn_of_text(text.name, job.pass.source, prepared.counts);
     warn_of_short_text(text.name, prepared.counts.tokens, config.data.tokens_per_sample);
   }
-  digests.save();
+  if (!options.only_cached) {
+    digests.save();
+  }
   return data;
 }
 
@@ -214,6 +220,21 @@ PreparedData prepare_data(const Config& config, std::shared_ptr<const Tokenizer>
                           const PrepareOptions& options) {
   FileDigests digests(config.data.cache_dir);
   return prepare_splits(config, std::move(tokenizer), options, digests);
+}
+
+PreparedData find_prepared(const Config& config) {
+  FileDigests digests(config.data.cache_dir);
+  PreparedData data{find_tokenizer(config, digests), {}};
+  if (data.tokenizer == nullptr) {
+    return data;
+  }
+  try {
+    return prepare_splits(config, data.tokenizer,
+                          {.wanted = {Split::train}, .progress = false, .only_cached = true},
+                          digests);
+  } catch (const UserError&) {
+    return data;  // whoever prepares the text is told
+  }
 }
 
 PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer,

@@ -17,6 +17,7 @@
 #include "train/space.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/shown_path.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -166,9 +167,9 @@ Events begin_writing(TrainingRun& run) {
     log::info(run.world.describe());
   }
   log::info(work_summary(run));
+  log::info("run directory: " + shown_path(directory));
   const std::int64_t step = run.state.step;
-  events.note(step, run.resumed ? "resumed" : "started",
-              run.origin + " in run directory " + directory.string());
+  events.note(step, run.resumed ? "resumed" : "started", run.origin);
   events.emit(
       log::TextEvent{.step = step, .name = "config", .markdown = config_markdown(run.config)});
   for (const log::NoteEvent& note : run.notes) {

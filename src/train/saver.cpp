@@ -9,6 +9,7 @@
 #include "log/console.h"
 #include "train/divergence.h"
 #include "util/error.h"
+#include "util/shown_path.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -220,7 +221,7 @@ void Saver::report() {
   const std::int64_t step = snapshot_.state.step;
   if (!outcome_.fault) {
     events_.note(step, "saved",
-                 "saved " + outcome_.path.string() + " in " + in_seconds(outcome_.seconds) +
+                 "saved " + shown_path(outcome_.path, 40) + " in " + in_seconds(outcome_.seconds) +
                      ", training waited " + in_seconds(waited_s_));
     return;
   }

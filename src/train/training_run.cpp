@@ -20,6 +20,7 @@
 #include "train/validation.h"
 #include "util/error.h"
 #include "util/processors.h"
+#include "util/shown_path.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -210,9 +211,8 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
     run.forked_from = checkpoint.path();
   }
   run.way_to_go_on = start.way_to_go_on;
-  run.origin = "resumed from " + checkpoint.path().string() + " (step " +
-               format_count(run.state.step) + ", " + format_count(run.state.tokens) +
-               " tokens seen)";
+  run.origin = "resumed from " + shown_path(checkpoint.path()) + " (step " +
+               format_count(run.state.step) + ")";
   carry_on(run, checkpoint.config());
   load_average(run, checkpoint);
   note_validation_kind(run);

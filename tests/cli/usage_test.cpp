@@ -114,6 +114,20 @@ TEST_F(Usage, ANumberedGpuPointsToTheEnvironment) {
   expect_refused(workspace(), {"train", "tiny.json", "--set", "train.device=cuda:1"}, {hint});
 }
 
+TEST_F(Usage, LinesOfATrainingFitATerminal) {
+  const std::string deep = std::string(70, 'd') + "/run";
+  for (const std::string& directory : {deep, (workspace() / deep).string() + "-absolute"}) {
+    for (const char* steps : {"train.steps=4", "train.steps=6"}) {  // begun, and gone on with
+      const Outcome outcome =
+          workspace().run({"train", "tiny.json", "--run-dir", directory, "--set", steps});
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      for (const std::string& line : lines_of(outcome.err)) {
+        EXPECT_LE(line.size(), 100U) << line;
+      }
+    }
+  }
+}
+
 TEST_F(Usage, NumbersAreDecimalAndInRange) {
   for (const auto& [option, value] :
        {std::pair("--seed", "18446744073709551616"), std::pair("--seed", "-1"),
