@@ -24,7 +24,7 @@ int run_command_line(int argc, char** argv) {
   cli::Run run;
   for (const auto add : {cli::add_train, cli::add_eval, cli::add_generate, cli::add_prepare,
                          cli::add_tokenizer, cli::add_config, cli::add_inspect, cli::add_bench,
-                         cli::add_analyze}) {
+                         cli::add_analyze, cli::add_average, cli::add_export}) {
     add(app, run);
   }
   try {

@@ -20,5 +20,7 @@ void add_config(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_analyze(CLI::App& app, Run& run);
+void add_average(CLI::App& app, Run& run);
+void add_export(CLI::App& app, Run& run);
 
 }  // namespace transnormer::cli

@@ -235,14 +235,28 @@ void inspect_config(const InspectRequest& request) {
   std::cout << json.dump(2) << '\n';
 }
 
+// "average of 3 checkpoints, of updates 100, 200, 300; ", or nothing.
+std::string origin_of(const Checkpoint& checkpoint) {
+  const std::vector<AveragedCheckpoint>& averaged = checkpoint.manifest().averaged;
+  if (averaged.empty()) {
+    return "";
+  }
+  std::string text =
+      "average of " + format_count(std::ssize(averaged)) + " checkpoints, of updates ";
+  for (const AveragedCheckpoint& source : averaged) {
+    text += (&source == &averaged.front() ? "" : ", ") + format_count(source.step);
+  }
+  return text + "; the newest: ";
+}
+
 void inspect_checkpoint(const InspectRequest& request) {
   const Checkpoint checkpoint = Checkpoint::open(request.path);
   const Config& config = checkpoint.config();
   const TrainingState& state = checkpoint.state();
   const ModelReport report = report_on(config, model_size(config, checkpoint.tokenizer().get()));
   if (!request.json) {
-    std::cout << checkpoint.path().string() << ": update " << format_count(state.step) << ", "
-              << format_count(state.tokens) << " tokens seen"
+    std::cout << checkpoint.path().string() << ": " << origin_of(checkpoint) << "update "
+              << format_count(state.step) << ", " << format_count(state.tokens) << " tokens seen"
               << (state.finished ? ", finished: " + state.finish_reason : "") << "\n";
     print_report(report, config);
     return;
@@ -252,6 +266,9 @@ void inspect_checkpoint(const InspectRequest& request) {
             {"step", state.step},
             {"tokens", state.tokens},
             {"finished", state.finished}};
+  for (const AveragedCheckpoint& source : checkpoint.manifest().averaged) {
+    json["averaged"].push_back({{"path", source.path}, {"step", source.step}});
+  }
   json.update(to_json(report));
   std::cout << json.dump(2) << '\n';
 }
