@@ -74,10 +74,22 @@ class Place {
   std::optional<Identity> found_;
 };
 
+// The files that are read of a checkpoint, but for its tokenizer.
+std::set<std::string> files_of(const Manifest& manifest) {
+  std::set<std::string> files{kModelFile, kStateFile, kConfigFile, kUnigramFile};
+  if (manifest.averaged.empty()) {
+    files.insert(kOptimizerFile);
+  }
+  if (manifest.files.contains(kAverageFile)) {
+    files.insert(kAverageFile);
+  }
+  return files;
+}
+
 // Name of the tokenizer's file; throws where a file that every checkpoint has is not listed.
 std::string check_listed(const fs::path& path, const Manifest& manifest) {
-  const auto listed = [&](const char* name) { return manifest.files.contains(name); };
-  for (const char* name : {kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile}) {
+  const auto listed = [&](const std::string& name) { return manifest.files.contains(name); };
+  for (const std::string& name : files_of(manifest)) {
     if (!listed(name)) {
       throw DamagedCheckpointError((path / kManifestFile).string() +
                                    ": damaged: it does not list " + name);
@@ -145,11 +157,8 @@ Checkpoint Checkpoint::open(const fs::path& path) {
 Checkpoint::Checkpoint(fs::path path) : path_(std::move(path)) {
   manifest_ = read_manifest(path_);
   const std::string tokenizer_file = check_listed(path_, manifest_);
-  std::set<std::string> wanted{kModelFile,  kOptimizerFile, kStateFile,
-                               kConfigFile, kUnigramFile,   tokenizer_file};
-  if (has_average()) {
-    wanted.insert(kAverageFile);
-  }
+  std::set<std::string> wanted = files_of(manifest_);
+  wanted.insert(tokenizer_file);
   files_ = open_verified(path_, manifest_, wanted);
   switch (manifest_.format) {
     case kCheckpointFormat:
@@ -210,6 +219,18 @@ void Checkpoint::load_into(TransNormer& model) const {
 
 LoadReport Checkpoint::load_common_into(TransNormer& model) const {
   return load_by_name(files_.at(kModelFile), named_tensors(model));
+}
+
+void Checkpoint::require_weights(const std::vector<NamedTensor>& tensors) const {
+  std::vector<std::string> names;
+  for (const NamedTensor& named : tensors) {
+    names.push_back(named.name);
+  }
+  require_names(files_.at(kModelFile), names);
+}
+
+void Checkpoint::load_into(const std::vector<NamedTensor>& some) const {
+  read_named_safetensors(files_.at(kModelFile), some);
 }
 
 void Checkpoint::load_into(Optimizer& optimizer) const {

@@ -242,6 +242,20 @@ void inspect_config(const InspectRequest& request) {
   std::cout << json.dump(2) << '\n';
 }
 
+// "average of 3 checkpoints, of updates 100, 200, 300; ", or nothing.
+std::string origin_of(const Checkpoint& checkpoint) {
+  const std::vector<AveragedCheckpoint>& averaged = checkpoint.manifest().averaged;
+  if (averaged.empty()) {
+    return "";
+  }
+  std::string text =
+      "average of " + format_count(std::ssize(averaged)) + " checkpoints, of updates ";
+  for (const AveragedCheckpoint& source : averaged) {
+    text += (&source == &averaged.front() ? "" : ", ") + format_count(source.step);
+  }
+  return text + "; the newest: ";
+}
+
 void inspect_checkpoint(const InspectRequest& request) {
   const Checkpoint checkpoint = Checkpoint::open(request.path);
   const Config& config = checkpoint.config();
@@ -250,8 +264,8 @@ void inspect_checkpoint(const InspectRequest& request) {
   const std::optional<RunSummary> run = summary_of_run(request.path);
   if (!request.json) {
     std::cout << (run ? to_text(*run) + '\n' : "");
-    std::cout << checkpoint.path().string() << ": update " << format_count(state.step) << ", "
-              << format_count(state.tokens) << " tokens seen"
+    std::cout << checkpoint.path().string() << ": " << origin_of(checkpoint) << "update "
+              << format_count(state.step) << ", " << format_count(state.tokens) << " tokens seen"
               << (state.finished ? ", finished: " + state.finish_reason : "") << "\n";
     print_report(report, config);
     return;
@@ -261,6 +275,9 @@ void inspect_checkpoint(const InspectRequest& request) {
             {"step", state.step},
             {"tokens", state.tokens},
             {"finished", state.finished}};
+  for (const AveragedCheckpoint& source : checkpoint.manifest().averaged) {
+    json["averaged"].push_back({{"path", source.path}, {"step", source.step}});
+  }
   if (run) {
     json["run"] = to_json(*run);
   }

@@ -160,6 +160,11 @@ void record_environment(TrainingState& state, at::Device device, std::int64_t ra
 std::vector<std::string> compare_settings(const StartingPoint& start, const Config& config,
                                           const TrainingState& now) {
   const Checkpoint& checkpoint = *start.checkpoint;
+  if (checkpoint.is_average()) {
+    throw UserError(checkpoint.path().string() +
+                    ": an average of weights, without an optimizer's state to go on with; start "
+                    "from its weights by --init-from");
+  }
   std::vector<std::string> warnings;
   std::vector<std::string> faults;
   for (const ConfigChange& change : config_changes(checkpoint.config(), config)) {
