@@ -37,15 +37,10 @@ bool is_json(const std::string& text) {
   }
 }
 
-bool has_checkpoints(const fs::path& directory) {
-  return !whole_checkpoints(directory / kCheckpointsDirectory).empty();
-}
-
-// A config beside what only a run writes, or checkpoints.
+// Whole checkpoints, or a config beside the metrics that only a run writes.
 bool is_run(const fs::path& directory) {
-  const auto has = [&directory](const char* name) { return has_entry(directory / name); };
-  return has_checkpoints(directory) ||
-         ((has(kMetricsFile) || has(kLogFile) || has(kCheckpointsDirectory)) &&
+  return !whole_checkpoints(directory / kCheckpointsDirectory).empty() ||
+         (has_entry(directory / kMetricsFile) &&
           look_at_config(directory) == RunConfigFile::resolved);
 }
 

@@ -100,7 +100,8 @@ std::string place_of(const std::optional<Checkpoint>& checkpoint) {
 std::string spelled(const Choice& choice) {
   return nlohmann::json{{"directory", choice.directory.path().string()},
                         {"checkpoint", place_of(choice.point.checkpoint)},
-                        {"initial", place_of(choice.point.initial)}}
+                        {"initial", place_of(choice.point.initial)},
+                        {"is_fork", choice.point.is_fork}}
       .dump();
 }
 
@@ -114,6 +115,7 @@ Choice follow(const std::string& of_first) {
   StartingPoint point;
   point.checkpoint = open("checkpoint");
   point.initial = open("initial");
+  point.is_fork = json.at("is_fork").get<bool>();
   return {RunDirectory::of_another(json.at("directory").get<std::string>()), std::move(point)};
 }
 

@@ -27,7 +27,11 @@ class NamedRunTest : public testing::Test {
   [[nodiscard]] fs::path run() const { return directory_ / "run"; }
   [[nodiscard]] fs::path config() const { return run() / kConfigFile; }
 
-  void write_config() const { write_file(config(), config_to_json(TinyTraining().config)); }
+  // As of a run that has saved nothing yet.
+  void begin_run() const {
+    write_file(config(), config_to_json(TinyTraining().config));
+    write_file(run() / kMetricsFile, "");
+  }
 
   [[nodiscard]] fs::path save(std::int64_t step) const {
     TinyTraining training;
@@ -53,7 +57,7 @@ class NamedRunTest : public testing::Test {
 };
 
 TEST_F(NamedRunTest, ADirectoryAndTheConfigInItMeanTheRun) {
-  write_config();
+  begin_run();
   for (const fs::path& named : {run(), run() / "", config()}) {
     const auto found = named_run(named);
     ASSERT_TRUE(found) << named;
@@ -64,7 +68,7 @@ TEST_F(NamedRunTest, ADirectoryAndTheConfigInItMeanTheRun) {
 }
 
 TEST_F(NamedRunTest, AConfigOfAnotherNameOrAloneIsNoRun) {
-  write_config();
+  begin_run();
   write_file(run() / "mine.json", "{}");
   EXPECT_FALSE(named_run(run() / "mine.json"));
   EXPECT_FALSE(named_run(directory_ / "nowhere"));
@@ -101,7 +105,7 @@ TEST_F(NamedRunTest, AConfigThatNoRunWroteIsNotReplacedByThatOfACheckpoint) {
 }
 
 TEST_F(NamedRunTest, ACheckpointIsNoRun) {
-  write_config();
+  begin_run();
   EXPECT_THAT(fault_of(save(3)), AllOf(HasSubstr("a checkpoint; expected a config or a run"),
                                        HasSubstr("--init-from")));
 }

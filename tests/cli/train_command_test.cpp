@@ -195,7 +195,7 @@ TEST_F(TrainCommand, NewWeightsComeFromTheBestCheckpointAndPreparingTakesItsToke
 
 // The commands under "### Recipes" in the README, literally: a shell line and what stands behind #.
 std::vector<Arguments> recipes() {
-  std::ifstream readme(fs::path(__FILE__).parent_path() / "../../README.md");
+  std::ifstream readme(TRANSNORMER_README);
   std::vector<Arguments> found;
   bool is_there = false;
   bool is_block = false;
