@@ -37,7 +37,10 @@ class Workspace:
         self.path = pathlib.Path(self.directory.name)
         for seed, name in enumerate(("train", "valid", "test")):
             draw = random.Random(seed)
-            lines = [" ".join(draw.choices(WORDS, k=draw.randint(3, 11))) for _ in range(60)]
+            lines = []
+            for _ in range(60):  # words that follow each other, from anywhere on
+                first, length = draw.randrange(len(WORDS)), draw.randint(3, 11)
+                lines.append(" ".join((WORDS * 2)[first:first + length]))
             (self.path / f"{name}.txt").write_text("\n".join(lines) + "\n")
 
     def run(self, *arguments, status=0):

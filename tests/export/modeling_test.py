@@ -98,7 +98,7 @@ class LinesOfText(unittest.TestCase):
         cls.module = exported.modeling_of(pathlib.Path(__file__).resolve().parents[2] / "src/export")
 
     def text(self, line_end="eos", strip_cr=False):
-        return self.module.Text(self.path, 2, 3, line_end, strip_cr)
+        return self.module.Text(self.path, line_end, strip_cr, end=2, unknown=3)
 
     def test_an_end_token_follows_lines_that_are_closed(self):
         self.assertEqual(self.text().encode("a üb\n\na"), [4, 5, 2, 2, 4])

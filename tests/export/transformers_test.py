@@ -39,7 +39,7 @@ class Exports(unittest.TestCase):
         cls.runs = {
             "words": cls.workspace.train("words", **exported.LEARNED),
             "pieces": cls.workspace.train(
-                "pieces", tokenizer={"type": "sentencepiece", "vocab_size": 300, "min_count": 1},
+                "pieces", tokenizer={"type": "sentencepiece", "vocab_size": 280},
                 model={"tie_embeddings": False, "output_bias": True, "norm": "layer"},
                 **exported.LEARNED),
         }
