@@ -111,6 +111,14 @@ class Exports(unittest.TestCase):
             self.models["words"](torch.tensor([[2, 5, 6]]),
                                  attention_mask=torch.tensor([[1, 0, 1]]))
 
+    def test_the_lines_of_the_readme_run(self):
+        code = exported.readme_code(self.exports["words"])
+        if code is None:
+            self.skipTest("README.md has no section on exports")
+        names = {}
+        exec(code, names)
+        self.assertEqual(names["tokenizer"]("the river").input_ids[0], names["model"].config.bos_token_id)
+
     def test_what_transformers_saves_loads_again(self):
         path = self.workspace.path / "again"
         self.models["pieces"].save_pretrained(path)
