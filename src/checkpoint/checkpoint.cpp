@@ -80,6 +80,9 @@ std::set<std::string> files_of(const Manifest& manifest) {
   if (manifest.averaged.empty()) {
     files.insert(kOptimizerFile);
   }
+  if (manifest.files.contains(kAverageFile)) {
+    files.insert(kAverageFile);
+  }
   return files;
 }
 
@@ -114,16 +117,16 @@ void check_agreement(const fs::path& path, const Manifest& manifest, const Train
 // part.
 void read_shared(const InputFile& file, Optimizer& optimizer) {
   std::vector<std::string> names;
-  for (const NamedTensor& parameter : optimizer.parameters()) {
-    for (const StateSlot& slot : optimizer.state_slots()) {
-      names.push_back(parameter.name + '.' + slot.name);
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    for (const StateSlot& slot : optimizer.slots_of(i)) {
+      names.push_back(optimizer.parameters()[i].name + '.' + slot.name);
     }
   }
   require_names(file, names);
   std::size_t number = 0;
   for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
     const NamedTensor& parameter = optimizer.parameters()[i];
-    for (std::size_t slot = 0; slot < optimizer.state_slots().size(); ++slot) {
+    for (std::size_t slot = 0; slot < optimizer.slots_of(i).size(); ++slot) {
       const at::Tensor whole = at::empty(parameter.tensor.sizes(), at::kFloat);
       read_named_safetensors(file, {{names[number++], whole, false}});
       optimizer.take_state(i, slot, whole);
@@ -183,11 +186,31 @@ void Checkpoint::read(const std::string& tokenizer_file) {
   }
 }
 
-std::shared_ptr<TransNormer> Checkpoint::load_model(at::Device device) const {
+bool Checkpoint::has_average() const {
+  return manifest_.files.contains(kAverageFile);
+}
+
+void Checkpoint::require(Weights weights) const {
+  if (weights == Weights::ema && !has_average()) {
+    throw UserError(path_.string() + ": holds no running mean of the weights (" + kAverageFile +
+                    "), since it was trained without optimizer.ema; leave --ema out");
+  }
+}
+
+std::shared_ptr<TransNormer> Checkpoint::load_model(at::Device device, Weights weights) const {
+  require(weights);
   auto model =
       std::make_shared<TransNormer>(config_.model, model_size(config_, tokenizer_.get()), device);
-  load_into(*model);
+  if (weights == Weights::ema) {
+    load_average_into(named_tensors(*model));
+  } else {
+    load_into(*model);
+  }
   return model;
+}
+
+void Checkpoint::load_average_into(const std::vector<NamedTensor>& average) const {
+  read_safetensors(files_.at(kAverageFile), average);
 }
 
 void Checkpoint::load_into(TransNormer& model) const {

@@ -135,7 +135,7 @@ const DirectoryKind& checkpoint_directory() {
   static const DirectoryKind kKind = [] {
     DirectoryKind kind{
         .manifest = kManifestFile,
-        .files = {kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile}};
+        .files = {kModelFile, kOptimizerFile, kAverageFile, kStateFile, kConfigFile, kUnigramFile}};
     kind.files.insert(kind.files.end(), kTokenizerFiles.begin(), kTokenizerFiles.end());
     return kind;
   }();

@@ -29,6 +29,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const CheckpointContent& conte
   DirectoryWriter temporary(checkpoints / temporary_name(step), checkpoint_directory());
   passed(SaveStage::begun);
   temporary.write_tensors(kModelFile, content.model);
+  if (!content.average.empty()) {
+    temporary.write_tensors(kAverageFile, content.average);
+  }
   passed(SaveStage::model_written);
   temporary.write_tensors(kOptimizerFile, content.optimizer);
   passed(SaveStage::optimizer_written);
