@@ -65,9 +65,9 @@ TEST_F(TextReaderTest, CutsBeforeWhiteSpaceWhereAsked) {
     continues.push_back(chunk.continues_line);
     goes_on.push_back(chunk.line_goes_on);
   }
-  EXPECT_THAT(texts, ElementsAre(" one", " two", "\n\nthree", "\nfour", "\n", "x\ty"));
-  EXPECT_THAT(continues, ElementsAre(false, true, true, true, true, false));
-  EXPECT_THAT(goes_on, ElementsAre(true, true, true, true, false, false));
+  EXPECT_THAT(texts, ElementsAre(" one two", "\n\nthree", "\nfour", "\n", "x\ty"));
+  EXPECT_THAT(continues, ElementsAre(false, true, true, true, false));
+  EXPECT_THAT(goes_on, ElementsAre(true, true, true, false, false));
 }
 
 TEST_F(TextReaderTest, RefusesNulBytesAndSaysWhere) {
