@@ -18,6 +18,7 @@ inline constexpr const char* kBestLink = "best";
 inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kAverageFile = "ema.safetensors";  // not in every checkpoint
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kUnigramFile = "unigram.bin";

@@ -34,6 +34,7 @@ struct EvalOptions {
   Split split = Split::test;
   std::optional<std::int64_t> context_window;
   std::string per_token;
+  bool ema = false;
   bool json = false;
   std::vector<std::string> sets;
   std::optional<DeviceChoice> device;
@@ -61,7 +62,7 @@ void keep_line_end(const Config& trained, LoadedConfig& loaded) {
 LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint) {
   const Config& trained = checkpoint.config();
   if (!options.data.empty()) {
-    LoadedConfig loaded = reported(load_config(options.data, options.sets));
+    LoadedConfig loaded = reported(load_config(options.data, options.sets), ConfigReader::eval);
     keep_line_end(trained, loaded);
     return loaded;
   }
@@ -73,6 +74,9 @@ LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint)
       throw UserError("--set " + change.key +
                       ": the checkpoint's model and tokenizer are fixed; leave it out");
     }
+  }
+  for (const std::string& unread : unread_sets(loaded, ConfigReader::eval)) {
+    log::warn(unread);
   }
   return loaded;
 }
@@ -103,14 +107,15 @@ void form_groups(dist::World& world, DistributedConfig config, at::Device device
 
 // Else the figures would be a mixture.
 void require_same_work(const dist::World& world, const Checkpoint& checkpoint,
-                       const EvaluationRequest& request, const Evaluator& evaluator) {
+                       const EvaluationRequest& request, const Evaluator& evaluator,
+                       Weights weights) {
   if (world.size() == 1) {
     return;
   }
   const std::string work = manifest_to_json(checkpoint.manifest()) + evaluator.text_digest() +
                            config_to_json(request.config) +
                            std::to_string(request.context_window.value_or(-1)) + ' ' +
-                           c10::toString(request.compute);
+                           c10::toString(request.compute) + (weights == Weights::ema ? " ema" : "");
   world.require_same(work, [](const std::string&, const std::string&) {
     return "evaluates another checkpoint or text than rank 0, or otherwise; all ranks need the "
            "same "
@@ -128,6 +133,8 @@ ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
     return opened->path().string();
   });
   const Checkpoint checkpoint = opened ? *std::move(opened) : Checkpoint::open(path);
+  const Weights weights = options.ema ? Weights::ema : Weights::trained;
+  checkpoint.require(weights);  // before text is prepared
   const LoadedConfig loaded = config_of(options, checkpoint);
   const TrainConfig& train = loaded.config.train;
   const int sharing = world.count_alike(dist::machine_name() + ' ' + affinity());
@@ -161,8 +168,8 @@ ExitStatus evaluate_in(dist::World& world, const EvalOptions& options) {
   if (!evaluator) {
     evaluator = learned.make_evaluator(request);
   }
-  require_same_work(world, checkpoint, request, *evaluator);
-  const auto model = checkpoint.load_model(device);
+  require_same_work(world, checkpoint, request, *evaluator, weights);
+  const auto model = checkpoint.load_model(device, weights);
   require_finite_weights(*model, checkpoint.path().string());
   if (const auto warning = slow_precision(precision, device)) {
     log::warn(*warning);
@@ -210,6 +217,8 @@ void add_eval(CLI::App& app, Run& run) {
               "(validation.context_window unless told)");
   add_path(*command, "--per-token", options->per_token,
            "Write each token's loss to this file, as JSON lines");
+  command->add_flag("--ema", options->ema,
+                    "Score the running mean of the weights (optimizer.ema) instead of them");
   command->add_flag("--json", options->json, "Print one JSON object");
   add_sets(*command, options->sets);
   add_device(*command, options->device, "auto");

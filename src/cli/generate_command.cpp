@@ -6,11 +6,11 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "data/text_input.h"
 #include "generate/generate.h"
 #include "log/console.h"
 #include "ops/runtime/device.h"
 #include "task/objective.h"
-#include "util/file.h"
 #include "util/processors.h"
 #include "util/signal.h"
 
@@ -23,6 +23,7 @@ struct GenerateRequest {
   std::string prompt_file;
   GenerateOptions generate;
   bool stop_at_eos = false;
+  bool ema = false;
   std::optional<DeviceChoice> device;
   std::optional<Precision> precision;
 };
@@ -52,7 +53,7 @@ class Printer {
 ExitStatus run_generate(const GenerateRequest& request) {
   const at::Device device = ops::select_device(request.device.value_or(DeviceChoice::automatic));
   const std::string prompt =
-      request.prompt_file.empty() ? request.prompt : read_file(request.prompt_file);
+      request.prompt_file.empty() ? request.prompt : read_text(request.prompt_file);
   const Checkpoint checkpoint = Checkpoint::open(request.checkpoint);
   const TrainConfig& train = checkpoint.config().train;
   if (!objective(train.objective).continues_text()) {
@@ -61,7 +62,7 @@ ExitStatus run_generate(const GenerateRequest& request) {
   }
   ops::configure_threads(useful_threads(train.threads), train.deterministic);
   const auto tokenizer = checkpoint.tokenizer();
-  const auto model = checkpoint.load_model(device);
+  const auto model = checkpoint.load_model(device, request.ema ? Weights::ema : Weights::trained);
   require_finite_weights(*model, checkpoint.path().string());
 
   const std::vector<TokenId> prompt_ids =
@@ -117,6 +118,9 @@ void add_generate(CLI::App& app, Run& run) {
   add_integer(*command, "--seed", generate.sampling.seed, {}, "The same seed gives the same text")
       ->default_str("1");
   command->add_flag("--stop-at-eos", request->stop_at_eos, "Stop at the first end token");
+  command->add_flag(
+      "--ema", request->ema,
+      "Continue with the running mean of the weights (optimizer.ema) instead of them");
   add_device(*command, request->device, "auto");
   add_precision(*command, request->precision, "fp32");
   command->callback([request, &run] { run = [request] { return run_generate(*request); }; });

@@ -38,7 +38,8 @@ bool is_tokenizer(const InputFile& file) {
 
 ExitStatus run_tokenizer_train(const TrainRequest& request) {
   install_signal_handlers();
-  const LoadedConfig loaded = reported(load_config(request.config, request.sets));
+  const LoadedConfig loaded =
+      reported(load_config(request.config, request.sets), ConfigReader::tokenizer);
   require_replaceable("--out", request.out, "a tokenizer", is_tokenizer);
   FileWriter out(request.out);
   const std::string bytes = make_tokenizer(loaded.config, true);

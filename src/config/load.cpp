@@ -7,6 +7,7 @@
 
 #include "config/check.h"
 #include "config/fields.h"
+#include "config/idle.h"
 #include "config/json_tree.h"
 #include "config/layers.h"
 #include "config/listing.h"
@@ -210,6 +211,10 @@ LoadedConfig resolve(Layers layers, const std::string& default_name,
   }
   if (layers.faults.empty()) {  // else what is missing would show as contradictions
     check_config(config, state, loaded.warnings);
+    const std::string own_file = layers.files.empty() ? "" : layers.files.back().name;
+    for (std::string& idle : idle_keys(config, state, own_file)) {
+      loaded.warnings.push_back(std::move(idle));
+    }
   }
   throw_faults(layers.faults, state.faults);
   loaded.origins = origins_of(config, state);

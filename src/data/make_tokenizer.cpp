@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/names.h"
+#include "config/splits.h"
 #include "data/cache_lock.h"
 #include "data/parallel_text.h"
 #include "data/text_files.h"
@@ -33,7 +34,9 @@ TextSource training_text(const Config& config) {
         "tokenizer.path: is empty, so the tokenizer is made from data.train, which is empty too; "
         "set one of them");
   }
-  return {find_text_files(config.data.train, "data.train"), config.data.strip_cr};
+  return {find_text_files(config.data.train, "data.train"),
+          config.data.strip_cr,
+          {.share = held_out_share(config.data)}};
 }
 
 // The lines of a text, one at a time.
@@ -57,7 +60,7 @@ class LineReader {
     return true;
   }
 
-  [[nodiscard]] std::int64_t bytes_read() const { return reader_.bytes_read(); }
+  [[nodiscard]] std::int64_t source_bytes() const { return reader_.source_bytes(); }
   [[nodiscard]] const TextFindings& findings() const { return reader_.findings(); }
 
  private:
@@ -86,7 +89,7 @@ std::vector<std::string> sample_lines(const TextPass& pass, std::int64_t count,
         sample[place] = line;
       }
     }
-    bar.update(reader.bytes_read());
+    bar.update(reader.source_bytes());
   }
   bar.finish();
   findings = reader.findings();
@@ -97,14 +100,13 @@ WordCounts count_words(const TextPass& pass, TextFindings& findings) {
   TextReader reader(pass.source);
   log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
   std::vector<WordCounts> counts(static_cast<std::size_t>(pass.threads));
-  std::int64_t done = 0;
   for_each_chunk(
       reader, pass.threads,
       [&](int thread, const TextChunk& chunk) {
         counts[static_cast<std::size_t>(thread)].add_text(chunk.text);
-        return static_cast<std::int64_t>(chunk.text.size());
+        return 0;
       },
-      [&](std::int64_t bytes) { bar.update(done += bytes); });
+      [&](int) { bar.update(reader.source_bytes()); });
   bar.finish();
   findings = reader.findings();
   for (std::size_t thread = 1; thread < counts.size(); ++thread) {
@@ -124,7 +126,7 @@ std::string make_word_dictionary(const TextPass& pass, const TokenizerConfig& co
     counts = count_words(pass, findings);
   }
   if (counts.words().size() == 0) {
-    throw UserError(pass.source.files.front().string() + ": is empty: it holds no word");
+    fail_empty(pass.source);
   }
   return make_dictionary(counts, config);
 }
@@ -167,6 +169,9 @@ std::string recipe_digest(const TextSource& text, const Config& config, FileDige
   } else {
     add(static_cast<int>(t.model_type));
     add(static_cast<int>(t.byte_fallback));
+  }
+  if (text.part.splits()) {
+    recipe += '\n' + text.part.name();
   }
   return sha256(recipe);
 }
@@ -227,13 +232,31 @@ std::string make_from(const TextSource& text, const Config& config, bool progres
                          : make_sentencepiece_model(pass, config.tokenizer, findings);
 }
 
+constexpr const char* kMadeName = "tokenizer-";
+
+// Where the made one is kept.
+fs::path made_file(const TextSource& text, const Config& config, FileDigests& digests) {
+  const std::string recipe = recipe_digest(text, config, digests);
+  return fs::path(config.data.cache_dir) /
+         (kMadeName + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
+}
+
+// Else a text need not be digested to know that its tokenizer is not there.
+bool holds_some_tokenizer(const fs::path& directory) {
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
+    if (entry.path().filename().string().starts_with(kMadeName)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string obtain_made(const Config& config, FileDigests& digests, bool progress) {
   const fs::path directory = config.data.cache_dir;
   const TextSource text = training_text(config);
   const std::vector<FileIdentity> before = identify(text.files);
-  const std::string recipe = recipe_digest(text, config, digests);
-  const fs::path file =
-      directory / ("tokenizer-" + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
+  const fs::path file = made_file(text, config, digests);
   if (std::optional<std::string> made = read_made(file)) {
     return *std::move(made);
   }
@@ -308,6 +331,22 @@ std::shared_ptr<const Tokenizer> obtain_tokenizer(const Config& config, FileDige
              "tokenizer.path: is empty, and \"bpe\" needs a vocabulary, which is not trained here");
   return parse_tokenizer(obtain_made(config, digests, progress),
                          "the tokenizer made from data.train");
+}
+
+std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config, FileDigests& digests) {
+  if (!config.tokenizer.path.empty()) {
+    return load_configured(config.tokenizer);
+  }
+  if (config.data.train.empty() || !holds_some_tokenizer(config.data.cache_dir)) {
+    return nullptr;
+  }
+  try {
+    const std::optional<std::string> made =
+        read_made(made_file(training_text(config), config, digests));
+    return made ? parse_tokenizer(*made, "the tokenizer made from data.train") : nullptr;
+  } catch (const UserError&) {
+    return nullptr;  // whoever prepares the text is told
+  }
 }
 
 }  // namespace transnormer

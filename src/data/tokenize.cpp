@@ -216,10 +216,24 @@ std::int64_t bytes_of(const std::vector<std::filesystem::path>& files) {
   std::int64_t bytes = 0;
   for (const std::filesystem::path& file : files) {
     std::error_code error;
-    const auto size = std::filesystem::file_size(file, error);
+    const auto size =
+        std::filesystem::file_size(file == kStandardInput ? "/dev/stdin" : file, error);
     bytes += error ? 0 : static_cast<std::int64_t>(size);
   }
   return bytes;
+}
+
+void fail_empty(const TextSource& source) {
+  if (source.part.splits()) {
+    throw UserError("data.holdout: " + source.part.share_text() + " of this text leaves " +
+                    (source.part.is_held_out
+                         ? "no word for valid; set a larger share, or name a text in data.valid"
+                         : "no word to train on; set a smaller share"));
+  }
+  const std::vector<std::filesystem::path>& files = source.files;
+  throw UserError(text_name(files.front()) +
+                  (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "") +
+                  ": is empty: it holds no word");
 }
 
 int text_threads(const TrainConfig& config) {
@@ -249,7 +263,7 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
         }
         totals.add(chunk);
         sink(chunk.ids);
-        bar.update(totals.counts.bytes);
+        bar.update(reader.source_bytes());
       });
   bar.finish();
   for (Notes& of_thread : notes) {
@@ -257,10 +271,7 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
   }
   SplitCounts& counts = totals.counts;
   if (counts.words == 0) {
-    const std::vector<std::filesystem::path>& files = pass.source.files;
-    throw UserError(files.front().string() +
-                    (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "") +
-                    ": is empty: it holds no word");
+    fail_empty(pass.source);
   }
   counts.types = std::ranges::count(seen, 1);
   counts.findings = reader.findings();

@@ -31,10 +31,10 @@ std::vector<std::int64_t> CausalTask::token_counts() const {
 
 std::string CausalTask::describe_data() const {
   return format_count(train_.stream.size()) + " tokens in " + format_count(samples_.count()) +
-         " samples of " + format_count(window_) + " for training" +
-         (valid_ ? ", " + format_count(valid_->stream.size()) + " for validation (" +
-                       format_count(valid_->counts.unknown) + " of them unknown)"
-                 : ", no validation");
+         " samples of " + format_count(window_) + "; validation: " +
+         (valid_ ? format_count(valid_->stream.size()) + " (" +
+                       format_count(valid_->counts.unknown) + " unknown)"
+                 : "none");
 }
 
 Batch CausalTask::make_batch(std::span<const std::int64_t> samples, std::int64_t first_position,

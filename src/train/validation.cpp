@@ -33,7 +33,7 @@ std::int64_t batch_size(const TrainingRun& run) {
 
 std::optional<Report> validate(const TrainingRun& run, const std::function<bool()>& should_stop) {
   const Config& config = run.config;
-  log::ProgressBar bar("validate", run.task->validation_size(), 0, log::is_terminal());
+  log::ProgressBar bar("validate", run.task->validation_size(), 0, log::draws_bars());
   const std::optional<Sums> sums = run.task->validate(
       *run.model, {.batch_size = batch_size(run),
                    .compute = ops::scalar_type(config.train.precision),
@@ -42,6 +42,12 @@ std::optional<Report> validate(const TrainingRun& run, const std::function<bool(
                    .sequence = run.world.sequence(),
                    .batches = run.world.samples()});
   return sums ? std::optional(run.task->report(*sums)) : std::nullopt;
+}
+
+std::optional<Report> validate_average(const TrainingRun& run,
+                                       const std::function<bool()>& should_stop) {
+  const WeightAverage::InPlace in_place(*run.average);
+  return validate(run, should_stop);
 }
 
 std::optional<std::string> note_validation_kind(TrainingState& state, const ValidationKind& kind) {

@@ -9,6 +9,7 @@
 #include "data/cache_file.h"
 #include "data/shared_data.h"
 #include "data/support.h"
+#include "util/compressed.h"
 
 namespace transnormer {
 namespace {
@@ -350,6 +351,15 @@ TEST_F(PrepareWarnings, CountUnknownWordsInBoundedMemory) {
   }
   test::put(dir_ / "train.txt", text);
   EXPECT_EQ(prepare().at(Split::train).counts.common_unknown.front(), (UnknownWord{"dog", 100000}));
+}
+
+TEST_F(PrepareWarnings, TellOfATextBesideItsCompressedCopy) {
+  const std::string text = (dir_ / "train.txt").string();
+  test::put(text, "the cat\n");
+  test::put(text + ".gz", test::gzipped("the cat\n"));
+  config_.data.train = {(dir_ / "train*").string()};
+  expect_warnings({"data.train: both " + text + " and " + text +
+                   ".gz are read; where one is the other compressed, leave one out"});
 }
 
 TEST_F(PrepareWarnings, TellOfATextShorterThanOneSample) {

@@ -118,7 +118,7 @@ TEST_F(TextReaderTest, CountsWhatATextShouldNotHold) {
                                                .invalid_bytes = 4,
                                                .invalid_file = 1,
                                                .invalid_line = 3}));
-    EXPECT_EQ(reader.bytes_read(), 11 + 23);
+    EXPECT_EQ(reader.source_bytes(), 11 + 23);
   }
 }
 
