@@ -24,6 +24,8 @@
 #include "ops/runtime/device.h"
 #include "optim/registry.h"
 #include "tokenizer/tokenizer.h"
+#include "train/micro_batch.h"
+#include "train/training_memory.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
@@ -94,6 +96,13 @@ std::vector<AttentionReport> attentions_of(const TransNormer& model,
   return reports;
 }
 
+// As training would choose on this machine's processor, where the config leaves it open.
+std::int64_t sequences_a_pass(const Config& config, const ModelSize& size) {
+  const TrainingShape shape{.size = size, .length = config.data.tokens_per_sample};
+  const TrainingMemory memory(config, shape, at::kCPU, dist::alone());
+  return choose_micro_batch(config, memory, at::kCPU, dist::alone(), /*saved=*/0).size;
+}
+
 ModelReport report_on(const Config& config, const ModelSize& size) {
   ModelReport report;
   const TransNormer model(config.model, size, at::kMeta);
@@ -105,7 +114,7 @@ ModelReport report_on(const Config& config, const ModelSize& size) {
   report.vocab_size = size.vocab_size;
   report.attentions = attentions_of(model, report.tensors, config);
   report.flops = flops_per_token(model, config.data.tokens_per_sample);
-  report.pass = {.sequences = config.train.resolved_micro_batch_size(),
+  report.pass = {.sequences = sequences_a_pass(config, size),
                  .length = config.data.tokens_per_sample,
                  .compute = ops::scalar_type(config.train.precision),
                  .activation_checkpointing = config.train.activation_checkpointing};
