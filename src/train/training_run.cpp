@@ -227,9 +227,6 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
 void start_anew(TrainingRun& run) {
   initialize(*run.model, static_cast<std::uint64_t>(run.config.train.seed));
   run.optimizer->reset();
-  if (run.average) {
-    run.average->restart();
-  }
   run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
   run.state = {};
   record_environment(run.state, run.device, run.world.size());
@@ -239,6 +236,9 @@ void start_anew(TrainingRun& run) {
   run.origin = "started";
   if (run.initial) {
     take_initial_weights(run);
+  }
+  if (run.average) {  // from the weights that are there now
+    run.average->restart();
   }
   run.state.train_data_digest = run.task->data_digest();
   run.state.tokenizer_digest = run.task->tokenizer()->digest();

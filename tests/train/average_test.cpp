@@ -150,6 +150,13 @@ TEST_F(Average, SwitchedOnByAResumeStartsAtTheWeightsThere) {
   expect_mean("run", weights_of("run", 3, Weights::trained), 3, 6, 0.5);
 }
 
+TEST_F(Average, OfARunThatBeginsWithTheWeightsOfAnotherStartsAtThose) {
+  ASSERT_EQ(runs_.train("first", sets("3", "0")), ExitStatus::done);
+  const std::string from = "train.init_from=" + runs_.checkpoint("first", 3).string();
+  ASSERT_EQ(runs_.train("run", sets("6", "0.8", {from})), ExitStatus::done);
+  expect_mean("run", weights_of("first", 3, Weights::trained), 0, 6, 0.8);
+}
+
 TEST_F(Average, SwitchedOffByAResumeIsDropped) {
   ASSERT_EQ(runs_.train("run", sets("3", "0.5")), ExitStatus::done);
   const auto run = set_up(runs_.request("run", sets("4", "0")));
