@@ -106,6 +106,17 @@ class Average(unittest.TestCase):
                                          self.weights(self.steps[2])["embed.weight"])
         self.assertEqual(list(path.parent.glob(".*")), [])
 
+    def test_what_a_killed_one_left_goes(self):
+        left = self.workspace.path / "means/.tmp-killed.4194304"  # the number of no process
+        left.mkdir(parents=True)
+        (left / "model.safetensors").write_text("half")
+        others = self.workspace.path / "means/.tmp-killed.mine"
+        others.mkdir()
+        self.workspace.run("average", str(self.steps[0]), "--out", "means/killed")
+        self.assertFalse(left.exists())
+        self.assertTrue(others.exists())
+        others.rmdir()
+
     def test_nothing_else_is_overwritten(self):
         first = str(self.steps[0])
         folder = self.workspace.path / "mine"

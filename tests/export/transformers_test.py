@@ -1,6 +1,7 @@
 """An export as one of transformers' models, and with sentencepiece. Needs scripts/export_venv.sh."""
 
 import os
+import pathlib
 import sys
 import unittest
 
@@ -28,6 +29,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer  # noqa
 import exported  # noqa: E402
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+BYTE_PAIRS = pathlib.Path(__file__).resolve().parents[1] / "tokenizer/bpe/tokenizer.json"
 
 
 class Exports(unittest.TestCase):
@@ -42,6 +44,8 @@ class Exports(unittest.TestCase):
                 "pieces", tokenizer={"type": "sentencepiece", "vocab_size": 280},
                 model={"tie_embeddings": False, "output_bias": True, "norm": "layer"},
                 **exported.LEARNED),
+            "byte_pairs": cls.workspace.train(
+                "pairs", tokenizer={"type": "bpe", "path": str(BYTE_PAIRS)}, **exported.LEARNED),
         }
         cls.exports = {name: cls.workspace.export(run, f"exports/{name}")
                        for name, run in cls.runs.items()}
