@@ -46,11 +46,22 @@ void add_sets(CLI::App& command, std::vector<std::string>& sets) {
       ->allow_extra_args(false);
 }
 
+namespace {
+
+std::string require_name(const std::string& name) {
+  return name.empty() ? "the name is empty; expected that of a file or directory" : "";
+}
+
+}  // namespace
+
 CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
                       const std::string& help) {
-  return command.add_option(option, path, help)->check([](const std::string& name) {
-    return name.empty() ? "the name is empty; expected that of a file or directory" : "";
-  });
+  return command.add_option(option, path, help)->check(require_name);
+}
+
+CLI::Option* add_paths(CLI::App& command, const std::string& option,
+                       std::vector<std::string>& paths, const std::string& help) {
+  return command.add_option(option, paths, help)->check(require_name);
 }
 
 void require_replaceable(const std::string& option, const std::string& path,
