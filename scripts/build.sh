@@ -15,7 +15,7 @@ targets=("${@:-transnormer}")
 # The command or the header's package that tells whether a package is there: PACKAGE or PACKAGE:COMMAND.
 packages=(g++:g++ cmake:cmake ninja-build:ninja ccache:ccache pkg-config:pkg-config git:git
   bible-kjv:bible libcli11-dev libspdlog-dev nlohmann-json3-dev libsentencepiece-dev libgtest-dev
-  libgmock-dev libssl-dev libgloo-dev libgd-dev)
+  libgmock-dev libssl-dev libgloo-dev libgd-dev zlib1g-dev liblzma-dev libzstd-dev)
 
 # A Python 3.10 or later that can make environments with pip, if there is one.
 usable_python() {

@@ -22,9 +22,10 @@ int run_command_line(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", transnormer::program_version());
   cli::Run run;
-  for (const auto add : {cli::add_train, cli::add_eval, cli::add_generate, cli::add_prepare,
-                         cli::add_tokenizer, cli::add_config, cli::add_inspect, cli::add_bench,
-                         cli::add_analyze}) {
+  for (const auto add :
+       {cli::add_train, cli::add_eval, cli::add_generate, cli::add_prepare, cli::add_tokenizer,
+        cli::add_config, cli::add_inspect, cli::add_bench, cli::add_analyze, cli::add_average,
+        cli::add_export, cli::add_completion, cli::add_manual}) {
     add(app, run);
   }
   try {

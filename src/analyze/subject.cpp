@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/splits.h"
 #include "data/samples.h"
 #include "data/text_files.h"
 #include "log/console.h"
@@ -58,10 +59,9 @@ std::vector<Window> random_windows(const Config& config, std::int64_t words,
 }
 
 void require_split(const DataConfig& data, Split split) {
-  const bool is_there = !(split == Split::train   ? data.train
-                          : split == Split::valid ? data.valid
-                                                  : data.test)
-                             .empty();
+  const bool is_there = split == Split::train   ? !data.train.empty()
+                        : split == Split::valid ? has_valid(data)
+                                                : !data.test.empty();
   if (!is_there) {
     throw UserError("data." + std::string(to_string(split)) +
                     ": expected a text to analyse the model on, got none; set it, or name another "
@@ -80,7 +80,11 @@ bool has_text(const Config& config, const SubjectOptions& options) {
     return false;
   }
   try {
-    (void)find_text_files(data.valid, "data.valid");
+    if (held_out_share(data) > 0) {
+      (void)find_text_files(data.train, "data.train");
+    } else {
+      (void)find_text_files(data.valid, "data.valid");
+    }
     return true;
   } catch (const UserError& error) {
     log::info("random tokens in place of a text: " + error.faults().front());

@@ -33,7 +33,7 @@ double least_memory(const BenchCase& bench_case, const BenchOptions& options,
   switch (options.mode) {
     case BenchMode::train: {
       const MemoryEstimate estimate =
-          training_memory(bench_case.model, size, {.state_slots = state_slots(options.optimizer)},
+          training_memory(bench_case.model, size, optimizer_shape(options.optimizer),
                           {bench_case.batch_size, bench_case.length, options.compute,
                            options.activation_checkpointing});
       return estimate.weights + estimate.gradients + estimate.optimizer +

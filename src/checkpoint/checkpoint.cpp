@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -73,10 +74,22 @@ class Place {
   std::optional<Identity> found_;
 };
 
+// The files that are read of a checkpoint, but for its tokenizer.
+std::set<std::string> files_of(const Manifest& manifest) {
+  std::set<std::string> files{kModelFile, kStateFile, kConfigFile, kUnigramFile};
+  if (manifest.averaged.empty()) {
+    files.insert(kOptimizerFile);
+  }
+  if (manifest.files.contains(kAverageFile)) {
+    files.insert(kAverageFile);
+  }
+  return files;
+}
+
 // Name of the tokenizer's file; throws where a file that every checkpoint has is not listed.
 std::string check_listed(const fs::path& path, const Manifest& manifest) {
-  const auto listed = [&](const char* name) { return manifest.files.contains(name); };
-  for (const char* name : {kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile}) {
+  const auto listed = [&](const std::string& name) { return manifest.files.contains(name); };
+  for (const std::string& name : files_of(manifest)) {
     if (!listed(name)) {
       throw DamagedCheckpointError((path / kManifestFile).string() +
                                    ": damaged: it does not list " + name);
@@ -104,16 +117,16 @@ void check_agreement(const fs::path& path, const Manifest& manifest, const Train
 // part.
 void read_shared(const InputFile& file, Optimizer& optimizer) {
   std::vector<std::string> names;
-  for (const NamedTensor& parameter : optimizer.parameters()) {
-    for (const StateSlot& slot : optimizer.state_slots()) {
-      names.push_back(parameter.name + '.' + slot.name);
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    for (const StateSlot& slot : optimizer.slots_of(i)) {
+      names.push_back(optimizer.parameters()[i].name + '.' + slot.name);
     }
   }
   require_names(file, names);
   std::size_t number = 0;
   for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
     const NamedTensor& parameter = optimizer.parameters()[i];
-    for (std::size_t slot = 0; slot < optimizer.state_slots().size(); ++slot) {
+    for (std::size_t slot = 0; slot < optimizer.slots_of(i).size(); ++slot) {
       const at::Tensor whole = at::empty(parameter.tensor.sizes(), at::kFloat);
       read_named_safetensors(file, {{names[number++], whole, false}});
       optimizer.take_state(i, slot, whole);
@@ -144,9 +157,9 @@ Checkpoint Checkpoint::open(const fs::path& path) {
 Checkpoint::Checkpoint(fs::path path) : path_(std::move(path)) {
   manifest_ = read_manifest(path_);
   const std::string tokenizer_file = check_listed(path_, manifest_);
-  files_ = open_verified(
-      path_, manifest_,
-      {kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile, tokenizer_file});
+  std::set<std::string> wanted = files_of(manifest_);
+  wanted.insert(tokenizer_file);
+  files_ = open_verified(path_, manifest_, wanted);
   switch (manifest_.format) {
     case kCheckpointFormat:
       read(tokenizer_file);
@@ -173,11 +186,31 @@ void Checkpoint::read(const std::string& tokenizer_file) {
   }
 }
 
-std::shared_ptr<TransNormer> Checkpoint::load_model(at::Device device) const {
+bool Checkpoint::has_average() const {
+  return manifest_.files.contains(kAverageFile);
+}
+
+void Checkpoint::require(Weights weights) const {
+  if (weights == Weights::ema && !has_average()) {
+    throw UserError(path_.string() + ": holds no running mean of the weights (" + kAverageFile +
+                    "), since it was trained without optimizer.ema; leave --ema out");
+  }
+}
+
+std::shared_ptr<TransNormer> Checkpoint::load_model(at::Device device, Weights weights) const {
+  require(weights);
   auto model =
       std::make_shared<TransNormer>(config_.model, model_size(config_, tokenizer_.get()), device);
-  load_into(*model);
+  if (weights == Weights::ema) {
+    load_average_into(named_tensors(*model));
+  } else {
+    load_into(*model);
+  }
   return model;
+}
+
+void Checkpoint::load_average_into(const std::vector<NamedTensor>& average) const {
+  read_safetensors(files_.at(kAverageFile), average);
 }
 
 void Checkpoint::load_into(TransNormer& model) const {
@@ -186,6 +219,18 @@ void Checkpoint::load_into(TransNormer& model) const {
 
 LoadReport Checkpoint::load_common_into(TransNormer& model) const {
   return load_by_name(files_.at(kModelFile), named_tensors(model));
+}
+
+void Checkpoint::require_weights(const std::vector<NamedTensor>& tensors) const {
+  std::vector<std::string> names;
+  for (const NamedTensor& named : tensors) {
+    names.push_back(named.name);
+  }
+  require_names(files_.at(kModelFile), names);
+}
+
+void Checkpoint::load_into(const std::vector<NamedTensor>& some) const {
+  read_named_safetensors(files_.at(kModelFile), some);
 }
 
 void Checkpoint::load_into(Optimizer& optimizer) const {

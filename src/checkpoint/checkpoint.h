@@ -19,6 +19,9 @@
 
 namespace transnormer {
 
+// Which of a checkpoint's weights: those that were trained, or their running mean (optimizer.ema).
+enum class Weights { trained, ema };
+
 // A checkpoint whose manifest has been verified: sizes and SHA-256 of every file. What is loaded
 // from it later is what was verified, even where it is removed meanwhile.
 class Checkpoint {
@@ -36,13 +39,26 @@ class Checkpoint {
   [[nodiscard]] const TrainingState& state() const { return state_; }
   [[nodiscard]] std::shared_ptr<const Tokenizer> tokenizer() const { return tokenizer_; }
   [[nodiscard]] const std::vector<std::int64_t>& unigram_counts() const { return unigram_counts_; }
+  // Whether it is an average of others' weights, which no training can go on from.
+  [[nodiscard]] bool is_average() const { return !manifest_.averaged.empty(); }
 
-  // A model with the saved weights.
-  [[nodiscard]] std::shared_ptr<TransNormer> load_model(at::Device device) const;
+  // A model with the saved weights. Throws UserError where it does not hold those.
+  [[nodiscard]] std::shared_ptr<TransNormer> load_model(at::Device device,
+                                                        Weights weights = Weights::trained) const;
+  // The first half of that.
+  void require(Weights weights) const;
+  [[nodiscard]] bool has_average() const;
   // Every tensor by its name. Throws UserError where model or optimizer are not like the saved
   // ones, naming what is missing here or there.
   void load_into(TransNormer& model) const;
+  // Of an average there is no optimizer to load.
   void load_into(Optimizer& optimizer) const;
+  // `average`: WeightAverage::named(); of a checkpoint that has one.
+  void load_average_into(const std::vector<NamedTensor>& average) const;
+  // Throws UserError where the weights are not of just these names.
+  void require_weights(const std::vector<NamedTensor>& tensors) const;
+  // The weights of these names and shapes, some of the model's.
+  void load_into(const std::vector<NamedTensor>& some) const;
   // What a model that need not be alike has in common with the saved one; the rest of it stays as
   // it is.
   LoadReport load_common_into(TransNormer& model) const;

@@ -18,10 +18,12 @@ inline constexpr const char* kBestLink = "best";
 inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kAverageFile = "ema.safetensors";  // not in every checkpoint
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kUnigramFile = "unigram.bin";
-inline constexpr std::array kTokenizerFiles{"tokenizer.txt", "tokenizer.model"};  // one of them
+inline constexpr std::array kTokenizerFiles{"tokenizer.txt", "tokenizer.model",
+                                            "tokenizer.json"};  // one of them
 
 // 1000 -> "step-00001000", and back (nothing for other names).
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);

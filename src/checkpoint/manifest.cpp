@@ -104,6 +104,14 @@ std::int64_t count_at(const Json& json, const char* key) {
   return value;
 }
 
+std::vector<AveragedCheckpoint> averaged_in(const Json& json) {
+  std::vector<AveragedCheckpoint> averaged;
+  for (const Json& source : json.value("averaged", Json::array())) {
+    averaged.push_back({source.at("path"), count_at(source, "step"), source.at("model_sha256")});
+  }
+  return averaged;
+}
+
 std::vector<std::string> some_of(std::vector<std::string> faults) {
   constexpr std::size_t kMost = 10;
   if (faults.size() > kMost) {
@@ -122,16 +130,20 @@ std::string manifest_to_json(const Manifest& manifest) {
   for (const auto& [name, file] : manifest.files) {
     files[name] = {{"size", file.size}, {"sha256", file.sha256}};
   }
-  const Ordered json = {{"format", manifest.format},
-                        {"program", manifest.program},
-                        {"step", manifest.step},
-                        {"tokens", manifest.tokens},
-                        {"files", files}};
-  return json.dump(2) + '\n';
+  Ordered json = {{"format", manifest.format},
+                  {"program", manifest.program},
+                  {"step", manifest.step},
+                  {"tokens", manifest.tokens}};
+  for (const AveragedCheckpoint& source : manifest.averaged) {
+    json["averaged"].push_back(
+        {{"path", source.path}, {"step", source.step}, {"model_sha256", source.model_sha256}});
+  }
+  json["files"] = files;
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + '\n';
 }
 
-Manifest read_manifest(const fs::path& checkpoint) {
-  const std::string name = (checkpoint / kManifestFile).string();
+Manifest read_manifest(const fs::path& directory, const std::string& file_name) {
+  const std::string name = (directory / file_name).string();
   std::error_code loop;
   (void)fs::status(name, loop);
   if (loop == std::errc::too_many_symbolic_link_levels) {
@@ -145,6 +157,7 @@ Manifest read_manifest(const fs::path& checkpoint) {
     manifest.program = json.at("program");
     manifest.step = count_at(json, "step");
     manifest.tokens = count_at(json, "tokens");
+    manifest.averaged = averaged_in(json);
     for (const auto& [file, entry] : json.at("files").items()) {
       if (!is_plain_name(file)) {
         throw DamagedCheckpointError(name + ": " + printable(file, true) +

@@ -1,4 +1,5 @@
-// manifest.json: what makes a directory a whole checkpoint. Written last.
+// manifest.json: what makes a directory a whole checkpoint. Written last. An export has one of the
+// same form under another name.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "util/error.h"
 #include "util/input_file.h"
@@ -33,20 +35,29 @@ struct ManifestFile {
   std::string sha256;
 };
 
+// A checkpoint whose weights went into an average.
+struct AveragedCheckpoint {
+  std::string path;  // where it was then, for people
+  std::int64_t step = 0;
+  std::string model_sha256;  // of its model.safetensors
+};
+
 struct Manifest {
   std::int64_t format = 0;
-  std::string program;  // that wrote it: "transnormer 0.1.0"
+  std::string program = {};  // that wrote it: "transnormer 0.1.0"
   std::int64_t step = 0;
   std::int64_t tokens = 0;
-  std::map<std::string, ManifestFile> files;  // by name, without the manifest
+  std::vector<AveragedCheckpoint> averaged = {};   // empty where a training saved it
+  std::map<std::string, ManifestFile> files = {};  // by name, without the manifest
 };
 
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
-// Reads `checkpoint`/manifest.json and checks the format before anything else. Throws
+// Reads the manifest in `directory` and checks the format before anything else. Throws
 // DamagedCheckpointError where it is damaged or foreign, NewerFormatError where it is newer than
 // this program, UserError where it cannot be read.
-[[nodiscard]] Manifest read_manifest(const std::filesystem::path& checkpoint);
+[[nodiscard]] Manifest read_manifest(const std::filesystem::path& directory,
+                                     const std::string& file = "manifest.json");
 
 // Opens the files of `wanted`, then compares size and SHA-256 of every file, several at once.
 // Returns those of `wanted`, open: what is read from them is what was verified, whatever becomes of

@@ -36,18 +36,17 @@ bool is_own_directory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, none));
 }
 
-// What a checkpoint consists of, by its manifest and by what every checkpoint has.
+// What a directory consists of, by its manifest and by what every one of its kind has.
 struct Contents {
   std::set<std::string> files;
   bool is_newer = false;  // than this program
 };
 
-Contents contents_of(const fs::path& checkpoint) {
-  Contents contents{
-      .files = {kManifestFile, kModelFile, kOptimizerFile, kStateFile, kConfigFile, kUnigramFile}};
-  contents.files.insert(kTokenizerFiles.begin(), kTokenizerFiles.end());
+Contents contents_of(const fs::path& directory, const DirectoryKind& kind) {
+  Contents contents{.files = {kind.files.begin(), kind.files.end()}};
+  contents.files.insert(kind.manifest);
   try {
-    for (const auto& [name, file] : read_manifest(checkpoint).files) {
+    for (const auto& [name, file] : read_manifest(directory, kind.manifest).files) {
       contents.files.insert(name);
     }
   } catch (const NewerFormatError&) {
@@ -76,7 +75,7 @@ bool rename_directory(const fs::path& from, const fs::path& to) {
   return ::rename(from.c_str(), to.c_str()) == 0;
 }
 
-// As remove_checkpoint_files(), where the names of the program's files are known.
+// As remove_made_files(), where the names of the program's files are known.
 bool remove_files(const fs::path& directory, const std::set<std::string>& names,
                   const fs::path& heir) {
   if (is_link(directory)) {  // what it leads to stands elsewhere, and is no business of ours
@@ -102,7 +101,8 @@ bool remove_files(const fs::path& directory, const std::set<std::string>& names,
 
 void remove_temporary(const fs::path& temporary, const fs::path& name) {
   if (is_own_directory(temporary) &&
-      !remove_checkpoint_files(temporary, is_own_directory(name) ? name : fs::path()) &&
+      !remove_made_files(temporary, checkpoint_directory(),
+                         is_own_directory(name) ? name : fs::path()) &&
       !rename_directory(temporary, name)) {
     throw WriteError(temporary.string() +
                      ": holds files that are not the program's; move them elsewhere");
@@ -116,7 +116,7 @@ void put_back_or_remove(const fs::path& checkpoints, std::int64_t step) {
     return;
   }
   if (has_entry(name)) {
-    remove_checkpoint_files(replaced, name);
+    remove_made_files(replaced, checkpoint_directory(), name);
   } else if (!rename_directory(replaced, name)) {
     fail(replaced);
   }
@@ -131,14 +131,25 @@ bool is_temporary_link(const fs::path& path) {
 
 }  // namespace
 
-bool remove_checkpoint_files(const fs::path& directory, const fs::path& heir) {
-  return remove_files(directory, contents_of(directory).files, heir);
+const DirectoryKind& checkpoint_directory() {
+  static const DirectoryKind kKind = [] {
+    DirectoryKind kind{
+        .manifest = kManifestFile,
+        .files = {kModelFile, kOptimizerFile, kAverageFile, kStateFile, kConfigFile, kUnigramFile}};
+    kind.files.insert(kind.files.end(), kTokenizerFiles.begin(), kTokenizerFiles.end());
+    return kind;
+  }();
+  return kKind;
+}
+
+bool remove_made_files(const fs::path& directory, const DirectoryKind& kind, const fs::path& heir) {
+  return remove_files(directory, contents_of(directory, kind).files, heir);
 }
 
 void remove_checkpoint(const fs::path& checkpoints, std::int64_t step) {
   const fs::path name = checkpoints / checkpoint_name(step);
   const fs::path temporary = checkpoints / temporary_name(step);
-  const Contents contents = contents_of(name);
+  const Contents contents = contents_of(name, checkpoint_directory());
   if (contents.is_newer) {
     throw WriteError(name.string() + ": is not removed: a newer transnormer wrote it");
   }

@@ -21,12 +21,13 @@ struct CheckpointContent {
   const TrainingState& state;
   const Tokenizer& tokenizer;
   const std::vector<std::int64_t>& unigram_counts;
+  std::vector<NamedTensor> average = {};  // of the weights, where there is one
 };
 
 // The points a save passes, in this order; a crash at any of them leaves whole checkpoints only.
 enum class SaveStage {
-  begun,  // the temporary directory is there
-  model_written,
+  begun,          // the temporary directory is there
+  model_written,  // and the average of the weights
   optimizer_written,
   files_written,     // all but the manifest
   manifest_written,  // the temporary directory is a whole checkpoint

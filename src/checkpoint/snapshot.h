@@ -11,6 +11,7 @@ namespace transnormer {
 struct Snapshot {
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
+  std::vector<NamedTensor> average;  // of the weights, where there is one
   TrainingState state;
 };
 

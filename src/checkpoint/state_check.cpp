@@ -82,6 +82,7 @@ void check_state(const TrainingState& state, const std::string& name) {
   check.count("validations_without_gain", state.validations_without_gain, 0, kMostSteps);
   check.count("divergence_retries", state.divergence_retries, 0, kMostSteps);
   check.count("samples_passed_over", state.samples_passed_over, 0, kMostSamples);
+  check.count("micro_batch_size", state.micro_batch_size, 0, kMostSamples);
   check.amount("elapsed_s", state.elapsed_s);
   check.count("loss_tokens", state.loss_tokens, 0, state.tokens);
   check.mean("loss_sum", state.loss_sum, state.loss_tokens);

@@ -34,6 +34,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("finish_reason", state.finish_reason);
   visit("divergence_retries", state.divergence_retries);
   visit("samples_passed_over", state.samples_passed_over);
+  visit("micro_batch_size", state.micro_batch_size);
   visit("elapsed_s", state.elapsed_s);
   visit("loss_sum", state.loss_sum);
   visit("loss_tokens", state.loss_tokens);

@@ -38,6 +38,7 @@ struct TrainingState {
   // After divergences (train/retry.h): how often, and how far ahead of `step` the data are.
   std::int64_t divergence_retries = 0;
   std::int64_t samples_passed_over = 0;
+  std::int64_t micro_batch_size = 0;  // that the run chose by itself; 0: none
   double elapsed_s = 0;
   double loss_sum = 0;  // nats since the last train event, so that its mean is exact
   std::int64_t loss_tokens = 0;

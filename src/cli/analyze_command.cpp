@@ -133,7 +133,8 @@ ExitStatus run_analyze(const AnalyzeRequest& request) {
     require_replaceable_files(request, config.model, selection);
     answer_for(request, subject_of(checkpoint, subject_options(request, config.train)), selection);
   } else {
-    const Config config = reported(load_config(request.path, request.sets)).config;
+    const Config config =
+        reported(load_config(request.path, request.sets), ConfigReader::analyze).config;
     const Selection selection = selection_of(request, config.model);
     require_replaceable_files(request, config.model, selection);
     answer_for(request, subject_of(config, subject_options(request, config.train)), selection);

@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/run_length.h"
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/names.h"
@@ -52,6 +53,8 @@ struct BenchPlan {
   std::vector<BenchCase> cases;
   std::string precision;
   bool all_causal = true;
+  // Of the config's own run, where that is what is timed: training on its own lengths.
+  std::optional<RunLength> run;
 };
 
 constexpr std::array kModeNames{Named{BenchMode::train, "train"}, Named{BenchMode::infer, "infer"},
@@ -137,7 +140,8 @@ BenchPlan make_plan(const BenchRequest& request) {
   BenchPlan plan;
   plan.options.mode = request.mode;
   plan.options.repeats = request.repeats;
-  const LoadedConfig loaded = reported(load_config(request.config, request.sets));
+  const LoadedConfig loaded =
+      reported(load_config(request.config, request.sets), ConfigReader::bench);
   const Config& config = loaded.config;
   const Precision precision = request.precision.value_or(config.train.precision);
   plan.precision = transnormer::to_string(precision);
@@ -153,12 +157,17 @@ BenchPlan make_plan(const BenchRequest& request) {
   plan.options.activation_checkpointing = config.train.activation_checkpointing;
   ops::configure_threads(config.train.threads, config.train.deterministic);
 
-  const std::int64_t vocab_size = model_size(config, nullptr).vocab_size;
+  const KnownData known = known_data(config);
+  const std::int64_t vocab_size = model_size(config, known.tokenizer.get()).vocab_size;
   const std::int64_t batch_size =
       request.batch_size.value_or(config.train.resolved_micro_batch_size());
   std::vector<std::int64_t> lengths = request.lengths;
   if (lengths.empty()) {
     lengths.push_back(config.data.tokens_per_sample);
+  }
+  if (request.mode == BenchMode::train && request.attentions.empty() &&
+      lengths == std::vector{config.data.tokens_per_sample}) {
+    plan.run = run_length(config, known);
   }
   std::vector<std::pair<std::string, ModelConfig>> models;
   for (const std::string& name : request.attentions) {
@@ -254,6 +263,25 @@ void print_row(const BenchRow& row) {
   std::fflush(stdout);
 }
 
+// All of the answer in JSON; for people how long the config's run takes, where its own training was
+// timed, at the median speed, and without validating and saving.
+void print_rest(const BenchRequest& request, const BenchPlan& plan,
+                const nlohmann::ordered_json& rows) {
+  std::optional<double> speed;
+  if (plan.run && !rows.empty()) {
+    speed = rows.front().at("tokens_per_s_median").get<double>();
+  }
+  if (request.json) {
+    nlohmann::ordered_json answer{{"rows", rows}, {"hours", nullptr}};
+    if (speed) {
+      answer["hours"] = hours_of(*plan.run, *speed);
+    }
+    std::cout << answer.dump(2) << '\n';
+  } else if (speed) {
+    std::cout << "the run as configured: " << describe(plan.run, speed) << '\n';
+  }
+}
+
 ExitStatus run_bench_command(const BenchRequest& request) {
   const BenchPlan plan = make_plan(request);
   std::optional<FileWriter> csv;
@@ -288,9 +316,7 @@ ExitStatus run_bench_command(const BenchRequest& request) {
     csv->write(table.data(), table.size());
     csv->finish();
   }
-  if (request.json) {
-    std::cout << nlohmann::ordered_json{{"rows", rows}}.dump(2) << '\n';
-  }
+  print_rest(request, plan, rows);
   return ExitStatus::done;
 }
 

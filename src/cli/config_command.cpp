@@ -22,7 +22,8 @@ struct ConfigRequest {
 // Without a file, the defaults.
 LoadedConfig load(const ConfigRequest& request) {
   return reported(request.file.empty() ? parse_config("{}", "default", request.sets)
-                                       : load_config(request.file, request.sets));
+                                       : load_config(request.file, request.sets),
+                  ConfigReader::all);
 }
 
 ExitStatus show(const ConfigRequest& request) {

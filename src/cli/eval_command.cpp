@@ -62,7 +62,7 @@ void require_one_result(const EvalOptions& options, std::size_t results) {
   }
 }
 
-std::vector<ResultName> names_of(const EvalInputs& inputs, const EvalOptions& options) {
+std::vector<ResultName> result_names(const EvalInputs& inputs, const EvalOptions& options) {
   std::vector<ResultName> names;
   std::ranges::transform(inputs.scorings, std::back_inserter(names),
                          [&options](const Scoring& scoring) { return name_of(scoring, options); });
@@ -72,7 +72,7 @@ std::vector<ResultName> names_of(const EvalInputs& inputs, const EvalOptions& op
 // False where a signal asked to stop on the way.
 bool score_all(EvalInputs& inputs, dist::World& world, const EvalOptions& options,
                at::Device device, int sharing) {
-  Results results(options.form(), names_of(inputs, options));
+  Results results(options.form(), result_names(inputs, options));
   const Subject* loaded = nullptr;
   std::shared_ptr<TransNormer> model;
   for (Scoring& scoring : inputs.scorings) {
@@ -80,7 +80,7 @@ bool score_all(EvalInputs& inputs, dist::World& world, const EvalOptions& option
     if (&subject != loaded) {
       model.reset();  // before the next one needs the memory
       configure_threads(subject, sharing);
-      model = subject.checkpoint.load_model(device);
+      model = subject.checkpoint.load_model(device, options.weights());
       require_finite_weights(*model, subject.checkpoint.path().string());
       loaded = &subject;
       log::info("checkpoint " + subject.checkpoint.path().string() + " (step " +
@@ -160,6 +160,8 @@ void add_eval(CLI::App& app, Run& run) {
               "(validation.context_window unless told)");
   add_path(*command, "--per-token", options->per_token,
            "Write each token's loss to this file, as JSON lines");
+  command->add_flag("--ema", options->ema,
+                    "Score the running mean of the weights (optimizer.ema) instead of them");
   auto* json = command->add_flag("--json", options->json, "Print one JSON object");
   command->add_flag("--table", options->markdown, "Print a Markdown table, the best in bold")
       ->excludes(json);

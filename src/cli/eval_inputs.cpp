@@ -8,6 +8,7 @@
 
 #include "cli/options.h"
 #include "data/text_files.h"
+#include "log/console.h"
 #include "ops/runtime/device.h"
 #include "util/error.h"
 
@@ -47,12 +48,13 @@ void add_faults(const UserError& error, std::vector<std::string>& faults) {
 }
 
 // All that cannot be opened are told together.
-std::vector<Checkpoint> open_all(const Names& paths) {
+std::vector<Checkpoint> open_all(const Names& paths, Weights weights) {
   std::vector<Checkpoint> checkpoints;
   std::vector<std::string> faults;
   for (const std::string& path : paths) {
     try {
       checkpoints.push_back(Checkpoint::open(path));
+      checkpoints.back().require(weights);
     } catch (const UserError& error) {
       add_faults(error, faults);
     }
@@ -63,13 +65,27 @@ std::vector<Checkpoint> open_all(const Names& paths) {
   return checkpoints;
 }
 
+// How line ends are coded follows from the tokenizer, which is the checkpoint's, where the config
+// of the text says nothing of it and is for one of another kind.
+void keep_line_end(const Config& trained, LoadedConfig& loaded) {
+  const std::string& origin = loaded.origins.at("data.line_end");
+  const bool is_named = origin != "default" && origin != "tokenizer.type";
+  const bool was_bpe = trained.tokenizer.type == TokenizerType::bpe;
+  const bool is_bpe = loaded.config.tokenizer.type == TokenizerType::bpe;
+  if (!is_named && was_bpe != is_bpe) {
+    loaded.config.data.line_end = trained.data.line_end;
+  }
+}
+
 // The config whose data is read: --data's, else the checkpoint's, which --set may change but for
 // what made the weights.
 LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint) {
   const Config& trained = checkpoint.config();
   objective(trained.train.objective).require_model(trained.model);
   if (!options.data.empty()) {
-    return load_config(options.data, options.sets);
+    LoadedConfig loaded = load_config(options.data, options.sets);
+    keep_line_end(trained, loaded);
+    return loaded;
   }
   LoadedConfig loaded =
       parse_config(config_to_json(trained), checkpoint.path() / "config.json", options.sets);
@@ -82,13 +98,23 @@ LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint)
   return loaded;
 }
 
+void tell(const LoadedConfig& loaded, const EvalOptions& options) {
+  if (!options.data.empty()) {
+    (void)reported(loaded, ConfigReader::eval);
+    return;
+  }
+  for (const std::string& unread : unread_sets(loaded, ConfigReader::eval)) {
+    log::warn(unread);
+  }
+}
+
 bool is_set(const LoadedConfig& loaded, const char* key) {
   const auto origin = loaded.origins.find(key);
   return origin != loaded.origins.end() && origin->second == "--set";
 }
 
 // Else the figures would be a mixture.
-void require_same_work(const dist::World& world, const Scoring& scoring) {
+void require_same_work(const dist::World& world, const Scoring& scoring, Weights weights) {
   if (world.size() == 1) {
     return;
   }
@@ -96,7 +122,7 @@ void require_same_work(const dist::World& world, const Scoring& scoring) {
   const std::string work = manifest_to_json(scoring.subject.checkpoint.manifest()) +
                            scoring.evaluator->text_digest() + config_to_json(request.config) +
                            std::to_string(request.context_window.value_or(-1)) + ' ' +
-                           c10::toString(request.compute);
+                           c10::toString(request.compute) + (weights == Weights::ema ? " ema" : "");
   world.require_same(work, [](const std::string&, const std::string&) {
     return "evaluates another checkpoint or text than rank 0, or otherwise; all ranks need the "
            "same files and options";
@@ -112,7 +138,7 @@ EvaluationRequest request_of(const Subject& subject, const std::string& text, Ev
           .tokenizer = subject.checkpoint.tokenizer(),
           .token_counts = subject.checkpoint.unigram_counts(),
           .split = options.split,
-          .text = text == kStandardInput ? "/dev/stdin" : text,
+          .text = text,
           .window_is_set = is_set(subject.loaded, "data.tokens_per_sample"),
           .context_window = options.context_window,
           .per_item_file = world.is_first() ? options.per_token : "",
@@ -148,7 +174,7 @@ std::unique_ptr<EvalInputs> open_inputs(dist::World& world, const EvalOptions& o
   std::vector<Checkpoint> opened;
   const std::string decided = world.word_of_first([&] {
     inputs->texts = expand(options.texts);
-    opened = open_all(options.checkpoints);
+    opened = open_all(options.checkpoints, options.weights());
     Names paths;
     for (const Checkpoint& checkpoint : opened) {
       paths.push_back(checkpoint.path().string());
@@ -159,12 +185,12 @@ std::unique_ptr<EvalInputs> open_inputs(dist::World& world, const EvalOptions& o
   if (opened.empty()) {
     const auto json = nlohmann::json::parse(decided);
     inputs->texts = json.at("texts").get<Names>();
-    opened = open_all(json.at("checkpoints").get<Names>());
+    opened = open_all(json.at("checkpoints").get<Names>(), options.weights());
   }
   for (std::size_t i = 0; i < opened.size(); ++i) {
     LoadedConfig loaded = config_of(options, opened[i]);
-    if (i == 0 && !options.data.empty()) {
-      loaded = reported(std::move(loaded));
+    if (i == 0) {  // of the same --data and --set for all
+      tell(loaded, options);
     }
     inputs->subjects.push_back({options.checkpoints[i], std::move(opened[i]), std::move(loaded)});
   }
@@ -187,7 +213,7 @@ void prepare_scorings(EvalInputs& inputs, dist::World& world, const EvalOptions&
     make_evaluators(inputs);
   }
   for (const Scoring& scoring : inputs.scorings) {
-    require_same_work(world, scoring);
+    require_same_work(world, scoring, options.weights());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "data/prepare.h"
 
@@ -20,6 +21,7 @@ struct EvalOptions {
   Split split = Split::test;
   std::optional<std::int64_t> context_window;
   std::string per_token;
+  bool ema = false;
   bool json = false;
   bool markdown = false;
   std::vector<std::string> sets;
@@ -27,6 +29,7 @@ struct EvalOptions {
   std::optional<Precision> precision;
   std::optional<std::int64_t> nproc;
 
+  [[nodiscard]] Weights weights() const { return ema ? Weights::ema : Weights::trained; }
   [[nodiscard]] AnswerForm form() const {
     return json ? AnswerForm::json : markdown ? AnswerForm::markdown : AnswerForm::people;
   }

@@ -54,7 +54,7 @@ void record(const fs::path& file, const Scoring& scoring, const EvalOptions& opt
   Json line = {{"step", checkpoint.state().step},
                {"checkpoint", checkpoint.path().filename().string()},
                {"model_sha256", weights_digest(checkpoint)},
-               {"weights", "raw"},
+               {"weights", options.ema ? "ema" : "raw"},
                {"split", to_string(options.split)},
                {"text_digest", scoring.evaluator->text_digest()},
                {"date", date_now()},

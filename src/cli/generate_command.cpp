@@ -9,11 +9,11 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "data/text_input.h"
 #include "generate/generate.h"
 #include "log/console.h"
 #include "ops/runtime/device.h"
 #include "task/objective.h"
-#include "util/file.h"
 #include "util/processors.h"
 #include "util/signal.h"
 
@@ -29,6 +29,7 @@ struct GenerateRequest {
   bool stop_at_eos = false;
   bool json = false;
   bool no_prompt = false;
+  bool ema = false;
   std::optional<DeviceChoice> device;
   std::optional<Precision> precision;
 };
@@ -71,10 +72,7 @@ struct Sample {
 };
 
 std::string read_prompt(const GenerateRequest& request) {
-  if (request.prompt_file.empty()) {
-    return request.prompt;
-  }
-  return read_file(request.prompt_file == "-" ? "/dev/stdin" : request.prompt_file);
+  return request.prompt_file.empty() ? request.prompt : read_text(request.prompt_file);
 }
 
 Subject open_subject(const GenerateRequest& request, at::Device device) {
@@ -87,7 +85,7 @@ Subject open_subject(const GenerateRequest& request, at::Device device) {
   }
   ops::configure_threads(useful_threads(train.threads), train.deterministic);
   auto tokenizer = checkpoint.tokenizer();
-  auto model = checkpoint.load_model(device);
+  auto model = checkpoint.load_model(device, request.ema ? Weights::ema : Weights::trained);
   require_finite_weights(*model, checkpoint.path().string());
   std::vector<TokenId> prompt_ids = encode_prompt(prompt, *tokenizer, checkpoint.config().data);
   std::vector<TokenId> inputs{tokenizer->first_input()};
@@ -226,6 +224,9 @@ void add_generate(CLI::App& app, Run& run) {
   command->add_flag("--stop-at-eos", request->stop_at_eos, "Stop at the first end token");
   command->add_flag("--no-prompt", request->no_prompt, "Print the continuation only");
   command->add_flag("--json", request->json, "Print one JSON object");
+  command->add_flag(
+      "--ema", request->ema,
+      "Continue with the running mean of the weights (optimizer.ema) instead of them");
   add_device(*command, request->device, "auto");
   add_precision(*command, request->precision, "fp32");
   command->callback([request, &run] { run = [request] { return run_generate(*request); }; });

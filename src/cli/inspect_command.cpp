@@ -11,6 +11,8 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/run_length.h"
+#include "cli/run_summary.h"
 #include "config/load.h"
 #include "config/names.h"
 #include "data/cache_file.h"
@@ -32,6 +34,7 @@ using Json = nlohmann::ordered_json;
 struct InspectRequest {
   std::string path;
   std::vector<std::string> sets;
+  std::optional<double> tokens_per_s;
   bool json = false;
 };
 
@@ -106,8 +109,8 @@ ModelReport report_on(const Config& config, const ModelSize& size) {
                  .length = config.data.tokens_per_sample,
                  .compute = ops::scalar_type(config.train.precision),
                  .activation_checkpointing = config.train.activation_checkpointing};
-  report.memory = training_memory(config.model, size,
-                                  {.state_slots = state_slots(config.optimizer)}, report.pass);
+  report.memory =
+      training_memory(config.model, size, optimizer_shape(config.optimizer), report.pass);
   return report;
 }
 
@@ -135,9 +138,10 @@ Json to_json(const ModelReport& report) {
                                   {"cost", attention.cost}});
   }
   json["memory_bytes"] = {
-      {"weights", report.memory.weights},     {"gradients", report.memory.gradients},
-      {"optimizer", report.memory.optimizer}, {"activations", report.memory.activations},
-      {"total", report.memory.total()},       {"snapshot", report.memory.snapshot}};
+      {"weights", report.memory.weights},         {"gradients", report.memory.gradients},
+      {"optimizer", report.memory.optimizer},     {"average", report.memory.average},
+      {"activations", report.memory.activations}, {"total", report.memory.total()},
+      {"snapshot", report.memory.snapshot}};
   json["tensors"] = Json::array();
   for (const NamedTensor& named : report.tensors) {
     json["tensors"].push_back({{"name", named.name},
@@ -206,10 +210,13 @@ void print_report(const ModelReport& report, const Config& config) {
       format_short(flops.layers).c_str(), format_short(flops.attention).c_str(),
       format_short(flops.train()).c_str());
   const MemoryEstimate& memory = report.memory;
-  std::printf("training memory  about %s: weights %s, gradients %s, optimizer %s, activations %s\n",
-              format_bytes(memory.total()).c_str(), format_bytes(memory.weights).c_str(),
-              format_bytes(memory.gradients).c_str(), format_bytes(memory.optimizer).c_str(),
-              format_bytes(memory.activations).c_str());
+  const std::string average =
+      memory.average > 0 ? "mean of the weights " + format_bytes(memory.average) + ", " : "";
+  std::printf(
+      "training memory  about %s: weights %s, gradients %s, optimizer %s, %sactivations %s\n",
+      format_bytes(memory.total()).c_str(), format_bytes(memory.weights).c_str(),
+      format_bytes(memory.gradients).c_str(), format_bytes(memory.optimizer).c_str(),
+      average.c_str(), format_bytes(memory.activations).c_str());
   std::printf("                 beside it %s for the copy that is saved in the background\n",
               format_bytes(memory.snapshot).c_str());
   std::printf("                 (%lld sequences of %lld tokens a pass, %s%s)\n",
@@ -219,20 +226,34 @@ void print_report(const ModelReport& report, const Config& config) {
 }
 
 void inspect_config(const InspectRequest& request) {
-  const Config config = reported(load_config(request.path, request.sets)).config;
-  // A tokenizer that is there already tells the size where the config does not.
-  std::shared_ptr<const Tokenizer> tokenizer;
-  if (config.model.vocab_size == 0 && !config.tokenizer.path.empty()) {
-    tokenizer = load_tokenizer(config.tokenizer.path);
-  }
-  const ModelReport report = report_on(config, model_size(config, tokenizer.get()));
+  const Config config =
+      reported(load_config(request.path, request.sets), ConfigReader::inspect).config;
+  const KnownData known = known_data(config);
+  const ModelReport report = report_on(config, model_size(config, known.tokenizer.get()));
+  const std::optional<RunLength> length = run_length(config, known);
   if (!request.json) {
     print_report(report, config);
+    std::cout << "run as configured " << describe(length, request.tokens_per_s) << '\n';
     return;
   }
   Json json{{"kind", "config"}};
   json.update(to_json(report));
+  json.update(to_json(length, request.tokens_per_s));
   std::cout << json.dump(2) << '\n';
+}
+
+// "average of 3 checkpoints, of updates 100, 200, 300; ", or nothing.
+std::string origin_of(const Checkpoint& checkpoint) {
+  const std::vector<AveragedCheckpoint>& averaged = checkpoint.manifest().averaged;
+  if (averaged.empty()) {
+    return "";
+  }
+  std::string text =
+      "average of " + format_count(std::ssize(averaged)) + " checkpoints, of updates ";
+  for (const AveragedCheckpoint& source : averaged) {
+    text += (&source == &averaged.front() ? "" : ", ") + format_count(source.step);
+  }
+  return text + "; the newest: ";
 }
 
 void inspect_checkpoint(const InspectRequest& request) {
@@ -240,9 +261,11 @@ void inspect_checkpoint(const InspectRequest& request) {
   const Config& config = checkpoint.config();
   const TrainingState& state = checkpoint.state();
   const ModelReport report = report_on(config, model_size(config, checkpoint.tokenizer().get()));
+  const std::optional<RunSummary> run = summary_of_run(request.path);
   if (!request.json) {
-    std::cout << checkpoint.path().string() << ": update " << format_count(state.step) << ", "
-              << format_count(state.tokens) << " tokens seen"
+    std::cout << (run ? to_text(*run) + '\n' : "");
+    std::cout << checkpoint.path().string() << ": " << origin_of(checkpoint) << "update "
+              << format_count(state.step) << ", " << format_count(state.tokens) << " tokens seen"
               << (state.finished ? ", finished: " + state.finish_reason : "") << "\n";
     print_report(report, config);
     return;
@@ -252,6 +275,12 @@ void inspect_checkpoint(const InspectRequest& request) {
             {"step", state.step},
             {"tokens", state.tokens},
             {"finished", state.finished}};
+  for (const AveragedCheckpoint& source : checkpoint.manifest().averaged) {
+    json["averaged"].push_back({{"path", source.path}, {"step", source.step}});
+  }
+  if (run) {
+    json["run"] = to_json(*run);
+  }
   json.update(to_json(report));
   std::cout << json.dump(2) << '\n';
 }
@@ -298,6 +327,10 @@ ExitStatus run_inspect(const InspectRequest& request) {
     throw UserError("--set: only a config can be changed, and " + request.path + " is a " +
                     (is_checkpoint ? "checkpoint" : "cache"));
   }
+  if ((is_checkpoint || is_cache) && request.tokens_per_s) {
+    throw UserError("--tokens-per-s: tells how long a config's run takes, and " + request.path +
+                    " is a " + (is_checkpoint ? "checkpoint" : "cache"));
+  }
   if (is_checkpoint) {
     inspect_checkpoint(request);
   } else if (is_cache) {
@@ -318,6 +351,8 @@ void add_inspect(CLI::App& app, Run& run) {
            "A config, a checkpoint or run directory, or a text cache")
       ->required();
   command->add_flag("--json", request->json, "Print one JSON object");
+  add_number(*command, "--tokens-per-s", request->tokens_per_s, {.min = 0, .min_open = true},
+             "Also tell the hours that the config's run takes at this speed");
   add_sets(*command, request->sets);
   command->callback([request, &run] { run = [request] { return run_inspect(*request); }; });
 }

@@ -5,20 +5,20 @@
 
 #include "config/json_tree.h"
 #include "log/console.h"
-#include "model/attention/registry.h"
 #include "util/file.h"
+#include "util/home.h"
 #include "util/processors.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
 
-LoadedConfig reported(LoadedConfig loaded) {
+LoadedConfig reported(LoadedConfig loaded, ConfigReader reader) {
   log::set_level(loaded.config.log.level);
   for (const std::string& warning : loaded.warnings) {
     log::warn(warning);
   }
-  for (const std::string& idle : idle_settings(loaded.config.model)) {
-    log::warn(idle);
+  for (const std::string& unread : unread_sets(loaded, reader)) {
+    log::warn(unread);
   }
   return loaded;
 }
@@ -48,20 +48,24 @@ void add_sets(CLI::App& command, std::vector<std::string>& sets) {
 
 namespace {
 
-std::string require_name(const std::string& name) {
-  return name.empty() ? "the name is empty; expected that of a file or directory" : "";
+CLI::Validator path_reader() {
+  const auto read = [](std::string& name) -> std::string {
+    name = expand_home(name);
+    return name.empty() ? "the name is empty; expected that of a file or directory" : "";
+  };
+  return {read, ""};
 }
 
 }  // namespace
 
 CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
                       const std::string& help) {
-  return command.add_option(option, path, help)->check(require_name);
+  return command.add_option(option, path, help)->transform(path_reader())->type_name("PATH");
 }
 
 CLI::Option* add_paths(CLI::App& command, const std::string& option,
                        std::vector<std::string>& paths, const std::string& help) {
-  return command.add_option(option, paths, help)->check(require_name);
+  return command.add_option(option, paths, help)->transform(path_reader())->type_name("PATH");
 }
 
 void require_replaceable(const std::string& option, const std::string& path,
@@ -106,14 +110,6 @@ double read_number(const std::string& option, const std::string& text, const Num
     throw UserError(option + " is " + printable(text, true) + "; expected " + describe(range));
   }
   return *value;
-}
-
-CLI::Option* add_number(CLI::App& command, const std::string& option, double& value,
-                        const NumberRange& range, const std::string& help) {
-  const auto read = [option, range, &value](const std::string& text) {
-    value = read_number(option, text, range);
-  };
-  return command.add_option_function<std::string>(option, read, help)->type_name("NUMBER");
 }
 
 void add_device(CLI::App& command, std::optional<DeviceChoice>& device,

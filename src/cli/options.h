@@ -11,8 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/unread_keys.h"
 #include "config/config.h"
 #include "config/fields.h"
+#include "config/json_tree.h"
+#include "config/listing.h"
 #include "config/load.h"
 #include "config/names.h"
 #include "util/error.h"
@@ -22,7 +25,8 @@ namespace transnormer::cli {
 
 // What is done with a config that a command reads: its log.level holds from here on, its warnings
 // are logged. `train` alone keeps the warnings until it can write them into the run's log, too.
-[[nodiscard]] LoadedConfig reported(LoadedConfig loaded);
+// Those of --set that the command does not read are warned of as well.
+[[nodiscard]] LoadedConfig reported(LoadedConfig loaded, ConfigReader reader);
 
 // A warning where products of this precision are slow on this device.
 [[nodiscard]] std::optional<std::string> slow_precision(Precision precision, at::Device device);
@@ -33,7 +37,8 @@ namespace transnormer::cli {
 // `--set a.b=v`, as often as wanted; one value each, so that a positional may follow.
 void add_sets(CLI::App& command, std::vector<std::string>& sets);
 
-// An option or argument that names a file or directory. An empty name is refused.
+// An option or argument that names a file or directory, "~" being the home directory where no shell
+// has put that in its place. An empty name is refused.
 CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
                       const std::string& help);
 // One that may be given several times, or takes several.
@@ -67,8 +72,14 @@ CLI::Option* add_integer(CLI::App& command, const std::string& option, Value& va
   };
   return command.add_option_function<std::string>(option, read, help)->type_name("INTEGER");
 }
-CLI::Option* add_number(CLI::App& command, const std::string& option, double& value,
-                        const NumberRange& range, const std::string& help);
+template <class Value>
+CLI::Option* add_number(CLI::App& command, const std::string& option, Value& value,
+                        const NumberRange& range, const std::string& help) {
+  const auto read = [option, range, &value](const std::string& text) {
+    value = read_number(option, text, range);
+  };
+  return command.add_option_function<std::string>(option, read, help)->type_name("NUMBER");
+}
 
 // `--device auto|cpu|cuda` and `--precision fp32|bf16|fp16`. `otherwise` says in the help what
 // holds without the option.
@@ -76,6 +87,15 @@ void add_device(CLI::App& command, std::optional<DeviceChoice>& device,
                 const std::string& otherwise);
 void add_precision(CLI::App& command, std::optional<Precision>& precision,
                    const std::string& otherwise);
+
+template <class E>
+[[nodiscard]] std::vector<std::string> names_of(std::span<const Named<E>> names) {
+  std::vector<std::string> list;
+  for (const Named<E>& named : names) {
+    list.emplace_back(named.name);
+  }
+  return list;
+}
 
 template <class E>
 [[nodiscard]] std::string spell(std::span<const Named<E>> names, const char* between) {
@@ -101,7 +121,8 @@ CLI::Option* add_choice(CLI::App& command, const std::string& option,
                 return;
               }
             }
-            throw UserError(option + " is \"" + text + "\"; it can be " + spell(names, ", "));
+            throw UserError(option + " is " + printable(text, true) + "; it can be " +
+                            spell(names, ", ") + hint_of_choice(text, names_of(names)));
           },
           help)
       ->type_name(spell(names, "|"));

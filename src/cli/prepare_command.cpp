@@ -74,7 +74,8 @@ void print_json(const PreparedData& data) {
 
 ExitStatus run_prepare(const PrepareRequest& request) {
   install_signal_handlers();
-  const LoadedConfig loaded = reported(load_config(request.config, request.sets));
+  const LoadedConfig loaded =
+      reported(load_config(request.config, request.sets), ConfigReader::prepare);
   const DataConfig& text = loaded.config.data;
   if (text.train.empty() && text.valid.empty() && text.test.empty()) {
     throw UserError(request.config +

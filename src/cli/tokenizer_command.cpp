@@ -1,5 +1,6 @@
 // tokenizer: makes tokenizer files, and turns text into ids and back.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iostream>
 #include <memory>
@@ -37,7 +38,8 @@ bool is_tokenizer(const InputFile& file) {
 
 ExitStatus run_tokenizer_train(const TrainRequest& request) {
   install_signal_handlers();
-  const LoadedConfig loaded = reported(load_config(request.config, request.sets));
+  const LoadedConfig loaded =
+      reported(load_config(request.config, request.sets), ConfigReader::tokenizer);
   require_replaceable("--out", request.out, "a tokenizer", is_tokenizer);
   FileWriter out(request.out);
   const std::string bytes = make_tokenizer(loaded.config, true);
@@ -72,15 +74,17 @@ ExitStatus run_encode(const std::string& path) {
   InputLines lines;
   std::string line;
   std::vector<TokenId> ids;
+  std::string answer;
   while (lines.next(line)) {
     ids.clear();
     tokenizer->encode_line(line, ids);
-    const char* between = "";
+    answer.clear();
     for (const TokenId id : ids) {
-      std::cout << between << id;
-      between = " ";
+      std::array<char, 16> digits;
+      const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), id);
+      answer.append(answer.empty() ? "" : " ").append(digits.data(), end);
     }
-    std::cout << '\n';
+    std::cout << answer << '\n';
   }
   return ExitStatus::done;
 }
@@ -129,7 +133,8 @@ void add_filter(CLI::App& group, Run& run, const std::string& name, const std::s
                 ExitStatus (*filter)(const std::string&)) {
   CLI::App* command = group.add_subcommand(name, help);
   auto path = std::make_shared<std::string>();
-  add_path(*command, "PATH", *path, "A dictionary or a sentencepiece model")->required();
+  add_path(*command, "PATH", *path, "A dictionary, a sentencepiece model or a BPE vocabulary")
+      ->required();
   command->callback([path, filter, &run] { run = [path, filter] { return filter(*path); }; });
 }
 

@@ -10,6 +10,7 @@
 #include "cli/processes.h"
 #include "config/fields.h"
 #include "config/load.h"
+#include "model/attention/registry.h"
 #include "ops/runtime/device.h"
 #include "train/trainer.h"
 #include "util/error.h"
@@ -55,6 +56,9 @@ TrainRequest make_request(const TrainOptions& options) {
   const at::Device device = ops::select_device(config.train.device);
   if (const auto warning = slow_precision(config.train.precision, device)) {
     request.loaded.warnings.push_back(*warning);
+  }
+  for (const std::string& idle : idle_settings(config.model)) {
+    request.loaded.warnings.push_back(idle);
   }
   if (const auto warning = too_many_threads(config.train)) {
     request.loaded.warnings.push_back(*warning);

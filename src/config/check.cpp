@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "config/names.h"
+#include "config/splits.h"
 #include "config/variant.h"
 #include "util/error.h"
 #include "util/units.h"
@@ -38,6 +39,7 @@ class Checker {
     check_variant();
     check_model();
     check_sizes();
+    check_holdout();
     check_tokenizer();
     check_training();
     check_evaluation();
@@ -127,6 +129,10 @@ class Checker {
 
   void check_tokenizer() {
     const TokenizerConfig& t = c_.tokenizer;
+    require(c_.data.line_end != LineEnd::keep || t.type == TokenizerType::bpe,
+            {"data.line_end", "tokenizer.type"},
+            "\"keep\" needs tokenizer.type \"bpe\"; expected \"eos\" or \"none\" with \"" +
+                std::string(name_of<TokenizerType>(kTokenizerNames, t.type)) + '"');
     if (!t.path.empty()) {
       return;  // the other settings do not act
     }
@@ -153,6 +159,14 @@ class Checker {
            "the warm-up of " + text_of(c_.schedule.warmup_steps) +
                " updates ends after training does, at train.steps " + text_of(t.steps) +
                "; optimizer.lr is never reached");
+    const ScheduleConfig& s = c_.schedule;
+    const std::int64_t fall = s.decay_steps > 0 ? s.decay_steps : t.steps / 10;
+    advise(s.name != ScheduleKind::wsd || t.steps == 0 || s.warmup_steps > t.steps ||
+               fall <= t.steps - s.warmup_steps,
+           {"schedule.decay_steps", "schedule.warmup_steps", "train.steps"},
+           "the fall of " + text_of(fall) + " updates to the end at train.steps " +
+               text_of(t.steps) + " begins before the warm-up of " + text_of(s.warmup_steps) +
+               " ends; optimizer.lr is never reached");
   }
 
   void check_evaluation() {
@@ -163,8 +177,16 @@ class Checker {
                 text_of(c_.data.tokens_per_sample));
     advise(v.patience == 0 || v.every > 0, {"validation.patience", "validation.every"},
            "never acts while validation.every is 0");
-    advise(v.patience == 0 || v.every == 0 || !c_.data.valid.empty(),
-           {"validation.patience", "data.valid"}, "never acts without data.valid");
+    advise(v.patience == 0 || v.every == 0 || has_valid(c_.data),
+           {"validation.patience", "data.valid"}, "never acts without data.valid or data.holdout");
+  }
+
+  void check_holdout() {
+    const DataConfig& d = c_.data;
+    advise(d.holdout == 0 || d.valid.empty(), {"data.holdout", "data.valid"},
+           "never acts beside data.valid: all of data.train is trained on");
+    advise(d.holdout == 0 || !d.valid.empty() || !d.train.empty(), {"data.holdout", "data.train"},
+           "never acts without data.train");
   }
 
   const Config& c_;

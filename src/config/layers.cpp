@@ -9,6 +9,7 @@
 #include "config/json_tree.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/home.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -21,6 +22,11 @@ constexpr std::int64_t kLargestFile = 16 << 20;
 constexpr std::size_t kLongestChain = 32;    // of files that include the next one
 constexpr std::size_t kMostIncludes = 1000;  // in one file
 
+// "FILE:LINE: include".
+std::string place_of_include(const ConfigLayer& layer) {
+  return layer.name + ":" + std::to_string(layer.root.find("include")->line) + ": include";
+}
+
 // What a layer includes, in the order of the list.
 std::vector<std::string> included_names(const ConfigLayer& layer,
                                         std::vector<std::string>& faults) {
@@ -32,18 +38,20 @@ std::vector<std::string> included_names(const ConfigLayer& layer,
   const auto add = [&](const JsonNode& node) {
     const bool is_path = node.kind == Kind::text && !node.text.empty();
     const std::string how = is_path ? misspelled(node.text, TextKind::file) : "";
-    if (is_path && how.empty()) {
-      names.push_back(node.text);
+    if (is_path && starts_at_home(node.text) && home_directory().empty()) {
+      faults.push_back(place_of_include(layer) + ": " + node.shown() +
+                       " starts at \"~\", and no home directory is known");
+    } else if (is_path && how.empty()) {
+      names.push_back(expand_home(node.text));
     } else {
-      faults.push_back(layer.name + ":" + std::to_string(include->line) +
-                       ": include: expected the path of a config or a list of them" +
+      faults.push_back(place_of_include(layer) +
+                       ": expected the path of a config or a list of them" +
                        (how.empty() ? "" : ", " + how) + ", got " + node.shown());
     }
   };
   if (include->items.size() > kMostIncludes) {
-    faults.push_back(layer.name + ":" + std::to_string(include->line) +
-                     ": include: expected at most " + format_count(kMostIncludes) + " files, got " +
-                     format_count(std::ssize(include->items)));
+    faults.push_back(place_of_include(layer) + ": expected at most " + format_count(kMostIncludes) +
+                     " files, got " + format_count(std::ssize(include->items)));
   } else if (include->kind == Kind::list) {
     std::for_each(include->items.begin(), include->items.end(), add);
   } else {
@@ -57,7 +65,7 @@ class Collector {
   explicit Collector(std::vector<std::string>& faults) : faults_(faults) {}
 
   std::vector<ConfigLayer> collect(const fs::path& file) {
-    place(read(file, 1));
+    place(read(file, 1, ""));
     std::reverse(layers_.begin(), layers_.end());
     return std::move(layers_);
   }
@@ -72,8 +80,8 @@ class Collector {
   };
 
   // Reads the file and what it includes, unless that is done. `depth` counts the files of the chain
-  // that leads here, this one too.
-  File& read(const fs::path& file, std::size_t depth) {
+  // that leads here, this one too; `wanted_by` stands before the fault where it cannot be read.
+  File& read(const fs::path& file, std::size_t depth, const std::string& wanted_by) {
     std::error_code unknown;
     const fs::path absolute = fs::absolute(file).lexically_normal();
     const fs::path resolved = fs::weakly_canonical(absolute, unknown);
@@ -87,7 +95,7 @@ class Collector {
       read.layer = parse_layer(read_file(file, kLargestFile), file.string(),
                                streams ? fs::current_path() : absolute.parent_path(), faults_);
     } catch (const UserError& error) {
-      faults_.emplace_back(error.what());
+      faults_.push_back(wanted_by + error.what());
     }
     if (read.layer) {
       for (const std::string& name : included_names(*read.layer, faults_)) {
@@ -99,9 +107,10 @@ class Collector {
   }
 
   void include(File& by, const fs::path& file, const std::string& name, std::size_t depth) {
-    const std::string where = by.layer->name + ": include: " + printable(name, true);
-    File* const included =
-        depth < kLongestChain ? &read(file.lexically_normal(), depth + 1) : nullptr;
+    const std::string where = place_of_include(*by.layer) + ": " + printable(name, true);
+    File* const included = depth < kLongestChain ? &read(file.lexically_normal(), depth + 1,
+                                                         place_of_include(*by.layer) + ": ")
+                                                 : nullptr;
     if (included != nullptr && included->is_open) {
       faults_.push_back(where + " includes this file again; expected no cycle");
     } else if (included == nullptr || depth + included->chain > kLongestChain) {

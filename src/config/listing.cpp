@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "config/aliases.h"
 #include "config/fields.h"
 #include "config/json_tree.h"
 
@@ -42,6 +43,7 @@ class Lister : public FieldVisitor {
   }
   void choice(const Field& field, const Choice& value) override {
     add(field, value.names[value.current], describe(value.names));
+    rows_.back().choices.assign(value.names.begin(), value.names.end());
   }
   void section(const Field& field, const std::function<void()>& body) override {
     const std::string outer = std::exchange(prefix_, prefix_ + field.key + ".");
@@ -51,6 +53,8 @@ class Lister : public FieldVisitor {
   void alternatives(const Field& tag, UnionValue& value) override {
     add(tag, value.name(), describe(value.alternatives().names()));
     rows_.back().is_tag = true;
+    const std::vector<const char*> names = value.alternatives().names();
+    rows_.back().choices.assign(names.begin(), names.end());
     const std::string outer = alternative_;
     const bool of_several = value.alternatives().all().size() > 1;
     if (of_several && std::none_of(unions_.begin(), unions_.end(), [&](const UnionValue& met) {
@@ -76,8 +80,15 @@ class Lister : public FieldVisitor {
  private:
   template <class T>
   void add(const Field& field, const T& value, std::string expected) {
-    rows_.push_back({prefix_ + field.key, nlohmann::json(value).dump(), std::move(expected),
-                     field.unit, field.help, alternative_, field.on_resume});
+    rows_.push_back({prefix_ + field.key,
+                     nlohmann::json(value).dump(),
+                     std::move(expected),
+                     field.unit,
+                     field.help,
+                     alternative_,
+                     field.on_resume,
+                     false,
+                     {}});
   }
 
   Shown shown_;
@@ -154,14 +165,38 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return text;
 }
 
-// Where a key of this name stands in another section.
-std::optional<std::string> elsewhere(const std::string& key, const std::vector<FieldRow>& rows) {
+// Where keys of this name stand in other sections, or what other trainers mean by it.
+std::vector<std::string> elsewhere(const std::string& key, const std::vector<FieldRow>& rows) {
+  std::vector<std::string> keys;
   for (const FieldRow& row : rows) {
-    if (last_part(row.key) == key) {
-      return row.key;
+    const bool is_new = std::find(keys.begin(), keys.end(), row.key) == keys.end();
+    if (last_part(row.key) == key && is_new) {
+      keys.push_back(row.key);
+    }
+  }
+  return keys.empty() ? keys_called(key) : keys;
+}
+
+// The key of a section that other trainers call so.
+std::optional<std::string> called_in(const std::string& section, const std::string& word) {
+  for (const std::string& key : keys_called(word)) {
+    if (key == join(section, last_part(key))) {
+      return key;
     }
   }
   return std::nullopt;
+}
+
+// `"a", "b" or "c"`, of at most three.
+std::string alternatives_of(const std::vector<std::string>& keys) {
+  constexpr std::size_t kMost = 3;
+  const std::size_t shown = std::min(keys.size(), kMost);
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i) {
+    text += i == 0 ? "" : i + 1 == shown ? " or " : ", ";
+    text += "\"" + keys[i] + "\"";
+  }
+  return text;
 }
 
 }  // namespace
@@ -270,6 +305,9 @@ std::optional<std::string> nearest(const std::string& written,
 
 std::vector<std::string> keys_named(std::string word) {
   std::replace(word.begin(), word.end(), '-', '_');
+  if (const std::vector<std::string> called = keys_called(word); !called.empty()) {
+    return called;
+  }
   std::vector<std::string> keys;
   for (const FieldRow& row : list_all_fields()) {
     const bool is_new = keys.empty() || keys.back() != row.key;  // alternatives share keys
@@ -278,6 +316,42 @@ std::vector<std::string> keys_named(std::string word) {
     }
   }
   return keys;
+}
+
+std::vector<std::string> keys_nearly_named(const std::string& word) {
+  std::string written = word;
+  std::replace(written.begin(), written.end(), '-', '_');
+  constexpr std::size_t kLettersAFault = 4;
+  std::size_t least = written.size() / kLettersAFault;
+  std::string near;
+  for (const FieldRow& row : list_all_fields()) {
+    const std::string name = last_part(row.key);
+    const std::size_t longest = std::max(written.size(), name.size());
+    if (longest - std::min(written.size(), name.size()) > least) {
+      continue;
+    }
+    if (const std::size_t distance = edit_distance(written, name);
+        distance < least || (distance == least && near.empty())) {
+      least = distance;
+      near = name;
+    }
+  }
+  return near.empty() ? std::vector<std::string>{} : keys_named(near);
+}
+
+std::string hint_of_choice(const std::string& written, const std::vector<std::string>& names) {
+  // As PyTorch names one of several GPUs.
+  constexpr std::string_view kNumbered = "cuda:";
+  const bool has_cuda = std::find(names.begin(), names.end(), "cuda") != names.end();
+  if (has_cuda && written.starts_with(kNumbered)) {
+    return "; to use that GPU set CUDA_VISIBLE_DEVICES=" +
+           printable(written.substr(kNumbered.size()), false) + " in the environment, and \"cuda\"";
+  }
+  if (has_cuda && written == "gpu") {
+    return "; did you mean \"cuda\"?";
+  }
+  const std::optional<std::string> name = nearest(written, names);
+  return name ? "; did you mean \"" + *name + "\"?" : "";
 }
 
 std::string describe_unknown_key(const std::string& section, const std::string& key,
@@ -306,15 +380,21 @@ std::string describe_unknown_key(const std::string& section, const std::string& 
       known.push_back(child);
     }
   }
-  std::optional<std::string> meant = nearest(key, known);
-  // The settings of others, here or in another union, are not meant.
-  meant = meant ? join(section, *meant) : elsewhere(key, rows);
-  if (!meant) {
+  std::vector<std::string> meant;
+  if (const std::optional<std::string> called = called_in(section, key)) {
+    meant = {*called};
+  } else if (const std::optional<std::string> near = nearest(key, known)) {
+    meant = {join(section, *near)};
+  } else {
+    // The settings of others, here or in another union, are not meant.
+    meant = elsewhere(key, rows);
+  }
+  if (meant.empty()) {
     return what + "; expected one of " + quoted_list(known);
   }
-  what += "; did you mean \"" + *meant + "\"";
+  what += "; did you mean " + alternatives_of(meant);
   for (const FieldRow& row : all) {
-    if (row.key == *meant) {
+    if (meant.size() == 1 && row.key == meant.front()) {
       return what + " (" + row.expected + ")?";
     }
   }

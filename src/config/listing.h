@@ -19,7 +19,8 @@ struct FieldRow {
   std::string help;
   std::string alternative;  // whose setting this is in a union of several, else empty
   OnResume on_resume;
-  bool is_tag = false;  // the name of a union's alternative
+  bool is_tag = false;                    // the name of a union's alternative
+  std::vector<std::string> choices = {};  // where there are few values, as they are spelled
 };
 
 // Every key of `config` with its value, in declared order.
@@ -38,9 +39,16 @@ struct FieldRow {
 [[nodiscard]] std::optional<std::string> nearest(const std::string& word,
                                                  const std::vector<std::string>& names);
 
-// The dotted keys that are called this, in all or in their last part ("lr"), in declared order. "-"
-// may stand for "_".
+// The dotted keys that are called this: in all, by other trainers (config/aliases.h), or in their
+// last part ("lr"), in declared order. "-" may stand for "_".
 [[nodiscard]] std::vector<std::string> keys_named(std::string word);
+
+// Where no key is called so, those whose last part is spelled nearly so.
+[[nodiscard]] std::vector<std::string> keys_nearly_named(const std::string& word);
+
+// What may help where a choice was `written` that is none: "; did you mean .."; may be empty.
+[[nodiscard]] std::string hint_of_choice(const std::string& written,
+                                         const std::vector<std::string>& names);
 
 // "model.heds: unknown key; did you mean "model.heads" (an integer ..)?". `section` is dotted,
 // empty at the top; `chosen` is the union whose settings the section holds, else null.

@@ -7,6 +7,7 @@
 
 #include "config/check.h"
 #include "config/fields.h"
+#include "config/idle.h"
 #include "config/json_tree.h"
 #include "config/layers.h"
 #include "config/listing.h"
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 using Kind = JsonNode::Kind;
 
 constexpr const char* kSetName = "--set";
+constexpr const char* kLineEndKey = "data.line_end";
 constexpr std::size_t kMostFaults = 100;  // that anyone reads
 
 // The layers from the lowest to the highest, and the faults that kept one from being read.
@@ -124,6 +126,13 @@ void apply_set_variant(ModelVariant variant, Config& config, ReadState& state,
   }
 }
 
+// Byte-level BPE has tokens for line ends.
+void set_line_end(Config& config, const ReadState& state) {
+  if (config.tokenizer.type == TokenizerType::bpe && !state.origins.contains(kLineEndKey)) {
+    config.data.line_end = LineEnd::keep;
+  }
+}
+
 std::map<std::string, std::string> origins_of(const Config& config, const ReadState& state) {
   const bool variant_named = state.origins.contains("model.variant");
   std::map<std::string, std::string> origins;
@@ -131,6 +140,8 @@ std::map<std::string, std::string> origins_of(const Config& config, const ReadSt
     const auto named = state.origins.find(row.key);
     if (named != state.origins.end()) {
       origins[row.key] = named->second.source;
+    } else if (row.key == kLineEndKey && config.tokenizer.type == TokenizerType::bpe) {
+      origins[row.key] = "tokenizer.type";
     } else {
       origins[row.key] = variant_named && is_part(row.key) ? "model.variant" : "default";
     }
@@ -190,6 +201,7 @@ LoadedConfig resolve(Layers layers, const std::string& default_name,
     apply_set_variant(*variant, config, state, loaded.warnings);
   }
   read_layers(layers.sets, config, state);
+  set_line_end(config, state);
   if (!layers.files.empty()) {  // else there is no config to name a run
     name_run(default_name, config, layers.faults);
   }
@@ -199,6 +211,10 @@ LoadedConfig resolve(Layers layers, const std::string& default_name,
   }
   if (layers.faults.empty()) {  // else what is missing would show as contradictions
     check_config(config, state, loaded.warnings);
+    const std::string own_file = layers.files.empty() ? "" : layers.files.back().name;
+    for (std::string& idle : idle_keys(config, state, own_file)) {
+      loaded.warnings.push_back(std::move(idle));
+    }
   }
   throw_faults(layers.faults, state.faults);
   loaded.origins = origins_of(config, state);

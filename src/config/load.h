@@ -12,8 +12,8 @@ namespace transnormer {
 
 struct LoadedConfig {
   Config config;
-  // For each dotted key ("model.dim"): "default", the file that set it, "--set", or "model.variant"
-  // where a named variant fixes it.
+  // For each dotted key ("model.dim"): "default", the file that set it, "--set", "model.variant"
+  // where a named variant fixes it, or "tokenizer.type" where that sets the default.
   std::map<std::string, std::string> origins;
   std::vector<std::string> warnings;
 };

@@ -11,6 +11,7 @@
 #include "config/json_tree.h"
 #include "config/listing.h"
 #include "util/error.h"
+#include "util/home.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -18,7 +19,10 @@ namespace {
 
 using Kind = JsonNode::Kind;
 
-constexpr std::int64_t kMostUnknown = 20;    // keys of a section that are told one by one
+constexpr std::int64_t kMostUnknown = 20;         // keys of a section that are told one by one
+constexpr std::string_view kStandardInput = "-";  // in the place of a text's path
+constexpr const char* kNoHome =
+    "a path that does not start at \"~\", as no home directory is known";
 constexpr std::size_t kMostPaths = 100'000;  // of one key; a glob names more
 
 class LayerReader : public FieldVisitor {
@@ -109,6 +113,9 @@ class LayerReader : public FieldVisitor {
     if (kind == TextKind::directory && node->text.empty()) {
       return expected(field, describe(kind), *node);
     }
+    if (kind != TextKind::name && is_homeless(node->text)) {
+      return expected(field, kNoHome, *node);
+    }
     const std::string read = kind == TextKind::name ? node->text : absolute(node->text);
     if (const std::string how = misspelled(read, kind); !how.empty()) {
       return expected(field, (kind == TextKind::name ? "a name " : "a path ") + how, *node);
@@ -141,7 +148,10 @@ class LayerReader : public FieldVisitor {
       return expected(field, kWanted, *node);
     }
     for (std::string& path : read) {
-      path = absolute_pattern(path);
+      if (is_homeless(path)) {
+        return expected(field, kNoHome, *node);
+      }
+      path = path == kStandardInput ? path : absolute_pattern(path);
       if (const std::string how = misspelled(path, TextKind::file); !how.empty()) {
         return expected(field, kWanted + " " + how, *node);
       }
@@ -287,8 +297,25 @@ class LayerReader : public FieldVisitor {
     return infinite ? "a finite number" : "a number";
   }
 
+  static bool is_homeless(const std::string& path) {
+    return starts_at_home(path) && home_directory().empty();
+  }
+
+  // The directory that a path starts from, and the path from there.
+  struct Place {
+    std::filesystem::path directory;
+    std::string path;
+  };
+  [[nodiscard]] Place place_of(const std::string& path) const {
+    if (starts_at_home(path)) {
+      return {home_directory(), path.substr(std::min(path.find_first_not_of('/', 1), path.size()))};
+    }
+    return {layer_.directory, path};
+  }
+
   [[nodiscard]] std::string absolute(const std::string& path) const {
-    return path.empty() ? path : (layer_.directory / path).lexically_normal().string();
+    const Place place = place_of(path);
+    return path.empty() ? path : (place.directory / place.path).lexically_normal().string();
   }
 
   // The same for a glob. The directory is meant to the letter, whatever characters it has.
@@ -297,12 +324,13 @@ class LayerReader : public FieldVisitor {
     if (pattern.find_first_of(kMagic) == std::string::npos) {
       return absolute(pattern);
     }
+    const Place place = place_of(pattern);
     std::string directory;
-    for (const char c : layer_.directory.string()) {
+    for (const char c : place.directory.string()) {
       directory += kMagic.find(c) != std::string_view::npos || c == '\\' ? "\\" : "";
       directory += c;
     }
-    return (std::filesystem::path(directory) / pattern).lexically_normal().string();
+    return (std::filesystem::path(directory) / place.path).lexically_normal().string();
   }
 
   // What was named of the former alternative is void.
@@ -320,9 +348,7 @@ class LayerReader : public FieldVisitor {
     if (!is_text(node)) {
       return "";
     }
-    const std::optional<std::string> name =
-        nearest(node.text, std::vector<std::string>(names.begin(), names.end()));
-    return name ? "; did you mean \"" + *name + "\"?" : "";
+    return hint_of_choice(node.text, std::vector<std::string>(names.begin(), names.end()));
   }
 
   void expected(const Field& field, const std::string& wanted, const JsonNode& got,

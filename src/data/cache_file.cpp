@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "config/names.h"
 #include "tokenizer/utf8.h"
 #include "util/error.h"
 
@@ -54,7 +55,9 @@ struct Header {
   Digest source{};
   Digest content{};
   Digest payload{};
-  std::array<char, 328> reserved{};
+  double holdout = 0;
+  std::int64_t is_held_out = 0;
+  std::array<char, 312> reserved{};
   Digest header{};  // of all that stands before
 };
 static_assert(sizeof(Header) == kHeaderBytes);
@@ -110,8 +113,9 @@ bool is_in_range(const Header& h) {
   return std::ranges::none_of(counts, is_negative) && h.vocab_size > 0 &&
          h.vocab_size <= std::numeric_limits<TokenId>::max() &&
          h.width == width_for(h.vocab_size) && h.line_end >= 0 &&
-         h.line_end <= static_cast<std::int64_t>(LineEnd::none) && h.strip_cr >= 0 &&
-         h.strip_cr <= 1 && h.unreadable >= 0 && h.unreadable <= last_reason &&
+         h.line_end <= static_cast<std::int64_t>(LineEnd::keep) && h.strip_cr >= 0 &&
+         h.strip_cr <= 1 && h.holdout >= 0 && h.holdout < 1 && h.is_held_out >= 0 &&
+         h.is_held_out <= 1 && h.unreadable >= 0 && h.unreadable <= last_reason &&
          is_digest(h.tokenizer) && is_digest(h.source) && is_digest(h.content);
 }
 
@@ -161,8 +165,11 @@ CacheInfo info_of(const Header& header) {
                  .findings = {header.carriage_returns, header.dropped_carriage_returns,
                               header.invalid_bytes, header.invalid_file, header.invalid_line},
                  .unreadable = static_cast<Unreadable>(header.unreadable)},
-      .key = {std::string(text(header.tokenizer)), std::string(text(header.source)),
-              static_cast<LineEnd>(header.line_end), header.strip_cr != 0},
+      .key = {std::string(text(header.tokenizer)),
+              std::string(text(header.source)),
+              static_cast<LineEnd>(header.line_end),
+              header.strip_cr != 0,
+              {header.holdout, header.is_held_out != 0}},
       .content_digest = std::string(text(header.content)),
       .payload_digest = std::string(text(header.payload)),
   };
@@ -185,9 +192,10 @@ CacheInfo verified_info(const InputFile& file, FileDigests& digests) {
 }  // namespace
 
 std::string CacheKey::file_name(const std::string& split) const {
-  const std::string end = line_end == LineEnd::eos ? "eos" : "none";
+  const std::string end = name_of<LineEnd>(kLineEndNames, line_end);
   const std::string digest =
-      sha256(tokenizer_digest + '\n' + source_digest + '\n' + end + (strip_cr ? "\nstrip_cr" : ""));
+      sha256(tokenizer_digest + '\n' + source_digest + '\n' + end + (strip_cr ? "\nstrip_cr" : "") +
+             (part.splits() ? '\n' + part.name() : ""));
   return split + '-' + digest.substr(0, 32) + ".tokens";
 }
 
@@ -268,6 +276,8 @@ void CacheWriter::finish(const SplitCounts& counts) {
       .source = digest_field(key_.source_digest),
       .content = digest_field(content),
       .payload = digest_field(width == 2 ? payload_.hex() : content),
+      .holdout = key_.part.share,
+      .is_held_out = key_.part.is_held_out ? 1 : 0,
   };
   std::ranges::transform(counts.common_unknown, header.common_unknown.begin(), word_field);
   header.header = digest_field(digest_of(header));

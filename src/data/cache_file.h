@@ -16,6 +16,7 @@
 
 #include "config/config.h"
 #include "data/file_digests.h"
+#include "data/holdout.h"
 #include "data/split_counts.h"
 #include "data/token_stream.h"
 #include "util/file.h"
@@ -29,6 +30,7 @@ struct CacheKey {
   std::string source_digest;
   LineEnd line_end = LineEnd::eos;
   bool strip_cr = false;
+  Holdout part = {};
   bool operator==(const CacheKey&) const = default;
 
   // The file's name in the cache directory.

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <vector>
 
+#include "config/names.h"
+#include "config/splits.h"
 #include "data/cache_lock.h"
 #include "data/parallel_text.h"
 #include "data/text_files.h"
@@ -32,7 +34,9 @@ TextSource training_text(const Config& config) {
         "tokenizer.path: is empty, so the tokenizer is made from data.train, which is empty too; "
         "set one of them");
   }
-  return {find_text_files(config.data.train, "data.train"), config.data.strip_cr};
+  return {find_text_files(config.data.train, "data.train"),
+          config.data.strip_cr,
+          {.share = held_out_share(config.data)}};
 }
 
 // The lines of a text, one at a time.
@@ -56,7 +60,7 @@ class LineReader {
     return true;
   }
 
-  [[nodiscard]] std::int64_t bytes_read() const { return reader_.bytes_read(); }
+  [[nodiscard]] std::int64_t source_bytes() const { return reader_.source_bytes(); }
   [[nodiscard]] const TextFindings& findings() const { return reader_.findings(); }
 
  private:
@@ -85,7 +89,7 @@ std::vector<std::string> sample_lines(const TextPass& pass, std::int64_t count,
         sample[place] = line;
       }
     }
-    bar.update(reader.bytes_read());
+    bar.update(reader.source_bytes());
   }
   bar.finish();
   findings = reader.findings();
@@ -96,14 +100,13 @@ WordCounts count_words(const TextPass& pass, TextFindings& findings) {
   TextReader reader(pass.source);
   log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
   std::vector<WordCounts> counts(static_cast<std::size_t>(pass.threads));
-  std::int64_t done = 0;
   for_each_chunk(
       reader, pass.threads,
-      [&](int thread, std::string_view text) {
-        counts[static_cast<std::size_t>(thread)].add_text(text);
-        return static_cast<std::int64_t>(text.size());
+      [&](int thread, const TextChunk& chunk) {
+        counts[static_cast<std::size_t>(thread)].add_text(chunk.text);
+        return 0;
       },
-      [&](std::int64_t bytes) { bar.update(done += bytes); });
+      [&](int) { bar.update(reader.source_bytes()); });
   bar.finish();
   findings = reader.findings();
   for (std::size_t thread = 1; thread < counts.size(); ++thread) {
@@ -123,7 +126,7 @@ std::string make_word_dictionary(const TextPass& pass, const TokenizerConfig& co
     counts = count_words(pass, findings);
   }
   if (counts.words().size() == 0) {
-    throw UserError(pass.source.files.front().string() + ": is empty: it holds no word");
+    fail_empty(pass.source);
   }
   return make_dictionary(counts, config);
 }
@@ -166,6 +169,9 @@ std::string recipe_digest(const TextSource& text, const Config& config, FileDige
   } else {
     add(static_cast<int>(t.model_type));
     add(static_cast<int>(t.byte_fallback));
+  }
+  if (text.part.splits()) {
+    recipe += '\n' + text.part.name();
   }
   return sha256(recipe);
 }
@@ -226,13 +232,31 @@ std::string make_from(const TextSource& text, const Config& config, bool progres
                          : make_sentencepiece_model(pass, config.tokenizer, findings);
 }
 
+constexpr const char* kMadeName = "tokenizer-";
+
+// Where the made one is kept.
+fs::path made_file(const TextSource& text, const Config& config, FileDigests& digests) {
+  const std::string recipe = recipe_digest(text, config, digests);
+  return fs::path(config.data.cache_dir) /
+         (kMadeName + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
+}
+
+// Else a text need not be digested to know that its tokenizer is not there.
+bool holds_some_tokenizer(const fs::path& directory) {
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
+    if (entry.path().filename().string().starts_with(kMadeName)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string obtain_made(const Config& config, FileDigests& digests, bool progress) {
   const fs::path directory = config.data.cache_dir;
   const TextSource text = training_text(config);
   const std::vector<FileIdentity> before = identify(text.files);
-  const std::string recipe = recipe_digest(text, config, digests);
-  const fs::path file =
-      directory / ("tokenizer-" + recipe.substr(0, 32) + (is_word(config) ? ".txt" : ".model"));
+  const fs::path file = made_file(text, config, digests);
   if (std::optional<std::string> made = read_made(file)) {
     return *std::move(made);
   }
@@ -249,21 +273,48 @@ std::string obtain_made(const Config& config, FileDigests& digests, bool progres
   return bytes;
 }
 
+const char* describe(TokenizerType type) {
+  switch (type) {
+    case TokenizerType::sentencepiece:
+      return "sentencepiece model";
+    case TokenizerType::bpe:
+      return "byte-level BPE vocabulary";
+    case TokenizerType::word:
+      break;
+  }
+  return "word dictionary";
+}
+
+const char* spelled(TokenizerType type) {
+  return name_of<TokenizerType>(kTokenizerNames, type);
+}
+
 std::shared_ptr<const Tokenizer> load_configured(const TokenizerConfig& config) {
   std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(config.path);
-  if (tokenizer_type(tokenizer->serialized()) != config.type) {
-    const bool wants_word = config.type == TokenizerType::word;
-    throw UserError("tokenizer.path: " + config.path + " is a " +
-                    (wants_word ? "sentencepiece model" : "word dictionary") +
-                    ", but tokenizer.type is \"" + (wants_word ? "word" : "sentencepiece") +
-                    "\"; set it to \"" + (wants_word ? "sentencepiece" : "word") + '"');
+  const TokenizerType found = tokenizer_type(tokenizer->serialized()).value_or(TokenizerType::word);
+  if (found != config.type) {
+    throw UserError("tokenizer.path: " + config.path + " is a " + describe(found) +
+                    ", but tokenizer.type is \"" + spelled(config.type) + "\"; set it to \"" +
+                    spelled(found) + '"');
   }
   return tokenizer;
+}
+
+// These are not made here.
+void refuse_bpe(const TokenizerConfig& config, const std::string& advice) {
+  if (config.type == TokenizerType::bpe) {
+    throw UserError(advice +
+                    "; GPT-2's is fetched by scripts/get_gpt2_bpe.sh (PyPI's openai-whisper holds "
+                    "it as gpt2.tiktoken, Hugging Face's gpt2 as vocab.json and merges.txt)");
+  }
 }
 
 }  // namespace
 
 std::string make_tokenizer(const Config& config, bool progress) {
+  refuse_bpe(config.tokenizer,
+             "tokenizer.type: \"bpe\" is not trained by this program; set \"sentencepiece\" with "
+             "tokenizer.model_type \"bpe\" to train one, or tokenizer.path to a vocabulary");
   const TextSource text = training_text(config);
   TextFindings findings;
   std::string bytes = make_from(text, config, progress, findings);
@@ -276,8 +327,26 @@ std::shared_ptr<const Tokenizer> obtain_tokenizer(const Config& config, FileDige
   if (!config.tokenizer.path.empty()) {
     return load_configured(config.tokenizer);
   }
+  refuse_bpe(config.tokenizer,
+             "tokenizer.path: is empty, and \"bpe\" needs a vocabulary, which is not trained here");
   return parse_tokenizer(obtain_made(config, digests, progress),
                          "the tokenizer made from data.train");
+}
+
+std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config, FileDigests& digests) {
+  if (!config.tokenizer.path.empty()) {
+    return load_configured(config.tokenizer);
+  }
+  if (config.data.train.empty() || !holds_some_tokenizer(config.data.cache_dir)) {
+    return nullptr;
+  }
+  try {
+    const std::optional<std::string> made =
+        read_made(made_file(training_text(config), config, digests));
+    return made ? parse_tokenizer(*made, "the tokenizer made from data.train") : nullptr;
+  } catch (const UserError&) {
+    return nullptr;  // whoever prepares the text is told
+  }
 }
 
 }  // namespace transnormer

@@ -20,4 +20,9 @@ namespace transnormer {
                                                                 FileDigests& digests,
                                                                 bool progress);
 
+// The same where nothing has to be made: null where the cache does not hold it, or the text is not
+// there. Writes nothing.
+[[nodiscard]] std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config,
+                                                              FileDigests& digests);
+
 }  // namespace transnormer

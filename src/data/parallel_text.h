@@ -4,9 +4,9 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "data/text_reader.h"
@@ -15,7 +15,7 @@
 namespace transnormer {
 
 // Each of `threads` threads (fewer where the system grants no more) reads a chunk, calls
-// `work(thread, text)` on its text, waits until it is the chunk's turn, and calls
+// `work(thread, chunk)` on it, waits until it is the chunk's turn, and calls
 // `consume(result)`. So consume is never called twice at a time, and no more chunks are held than
 // there are threads. The first exception stops all and is thrown.
 template <typename Work, typename Consume>
@@ -36,7 +36,7 @@ void for_each_chunk(TextReader& reader, int threads, const Work& work, const Con
             return;
           }
         }
-        auto result = work(thread, std::string_view(chunk.text));
+        auto result = work(thread, std::as_const(chunk));
         std::unique_lock lock(taking_turns);
         turn_came.wait(lock, [&] { return failure || turn == chunk.number; });
         if (failure) {

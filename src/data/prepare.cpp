@@ -1,9 +1,11 @@
 #include "data/prepare.h"
 
 #include <chrono>
+#include <set>
 #include <system_error>
 #include <utility>
 
+#include "config/splits.h"
 #include "data/cache_file.h"
 #include "data/cache_lock.h"
 #include "data/file_digests.h"
@@ -36,6 +38,25 @@ std::string key_of(Split split) {
   return std::string("data.") + to_string(split);
 }
 
+// Where a split's text stands: a part of data.train's may serve as valid.
+struct SplitText {
+  const std::vector<std::string>& entries;
+  std::string key;   // that holds the entries
+  std::string name;  // of the text, in warnings
+  Holdout part;
+};
+
+SplitText text_of(const DataConfig& config, Split split) {
+  const double share = held_out_share(config);
+  if (split == Split::valid && share > 0) {
+    return {config.train, "data.train", "valid, held out of data.train", {share, true}};
+  }
+  return {entries_of(config, split),
+          key_of(split),
+          key_of(split),
+          {.share = split == Split::train ? share : 0}};
+}
+
 double seconds_since(std::chrono::steady_clock::time_point began) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
@@ -43,6 +64,7 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
 // One split's text, tokenizer and place in the cache.
 struct Job {
   Split split;
+  SplitText text;
   TextPass pass;
   std::vector<FileIdentity> identities;  // of the files, before they were digested
   const Tokenizer& tokenizer;
@@ -55,15 +77,30 @@ void build_cache(const Job& job) {
   const SplitCounts counts =
       tokenize(job.pass, job.tokenizer, job.key.line_end,
                [&](std::span<const TokenId> tokens) { writer.append(tokens); });
-  check_unchanged(job.pass.source.files, job.identities, key_of(job.split));
+  check_unchanged(job.pass.source.files, job.identities, job.text.key);
   writer.finish(counts);
 }
 
-void warn_of_short_text(Split split, std::int64_t tokens, std::int64_t tokens_per_sample) {
+void warn_of_short_text(const std::string& name, std::int64_t tokens,
+                        std::int64_t tokens_per_sample) {
   if (tokens < tokens_per_sample) {
-    log::warn(key_of(split) + ": has " + format_count(tokens) +
+    log::warn(name + ": has " + format_count(tokens) +
               " tokens in all, fewer than one sample (data.tokens_per_sample is " +
               format_count(tokens_per_sample) + "), so it is one shorter sample");
+  }
+}
+
+// A text beside its compressed copy: a glob names both.
+void warn_of_twins(const std::string& name, const std::vector<fs::path>& files) {
+  const std::set<fs::path> all(files.begin(), files.end());
+  for (const fs::path& file : files) {
+    for (const char* ending : {".gz", ".xz", ".zst"}) {
+      if (const fs::path twin = file.string() + ending; all.contains(twin)) {
+        log::warn(name + ": both " + file.string() + " and " + twin.string() +
+                  " are read; where one is the other compressed, leave one out");
+        return;
+      }
+    }
   }
 }
 
@@ -116,28 +153,38 @@ PreparedData prepare_splits(const Config& config, std::shared_ptr<const Tokenize
                             const PrepareOptions& options, FileDigests& digests) {
   PreparedData data{std::move(tokenizer), {}};
   for (const Split split : options.wanted) {
-    const std::vector<std::string>& entries = entries_of(config.data, split);
-    if (entries.empty()) {
+    const SplitText text = text_of(config.data, split);
+    if (text.entries.empty()) {
       continue;
     }
     Job job{.split = split,
-            .pass = {.source = {find_text_files(entries, key_of(split)), config.data.strip_cr},
+            .text = text,
+            .pass = {.source = {find_text_files(text.entries, text.key), config.data.strip_cr,
+                                text.part},
                      .label = std::string("tokenising ") + to_string(split),
                      .threads = text_threads(config.train),
                      .progress = options.progress},
             .identities = {},
             .tokenizer = *data.tokenizer,
-            .key = {data.tokenizer->digest(), "", config.data.line_end, config.data.strip_cr},
+            .key = {data.tokenizer->digest(), "", config.data.line_end, config.data.strip_cr,
+                    text.part},
             .cache = {}};
     job.identities = identify(job.pass.source.files);
     job.key.source_digest = digests.digest(job.pass.source.files);
     job.cache = fs::path(config.data.cache_dir) / job.key.file_name(to_string(split));
-    const PreparedSplit& prepared =
-        data.splits[static_cast<std::size_t>(split)].emplace(open_or_build(job, digests));
-    warn_of_text(key_of(split), job.pass.source, prepared.counts);
-    warn_of_short_text(split, prepared.counts.tokens, config.data.tokens_per_sample);
+    std::optional<PreparedSplit>& place = data.splits[static_cast<std::size_t>(split)];
+    if (options.only_cached) {
+      place = open_whole(job, digests, false);
+      continue;
+    }
+    const PreparedSplit& prepared = place.emplace(open_or_build(job, digests));
+    warn_of_twins(text.name, job.pass.source.files);
+    warn_of_text(text.name, job.pass.source, prepared.counts);
+    warn_of_short_text(text.name, prepared.counts.tokens, config.data.tokens_per_sample);
   }
-  digests.save();
+  if (!options.only_cached) {
+    digests.save();
+  }
   return data;
 }
 
@@ -175,15 +222,31 @@ PreparedData prepare_data(const Config& config, std::shared_ptr<const Tokenizer>
   return prepare_splits(config, std::move(tokenizer), options, digests);
 }
 
+PreparedData find_prepared(const Config& config) {
+  FileDigests digests(config.data.cache_dir);
+  PreparedData data{find_tokenizer(config, digests), {}};
+  if (data.tokenizer == nullptr) {
+    return data;
+  }
+  try {
+    return prepare_splits(config, data.tokenizer,
+                          {.wanted = {Split::train}, .progress = false, .only_cached = true},
+                          digests);
+  } catch (const UserError&) {
+    return data;  // whoever prepares the text is told
+  }
+}
+
 PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer,
                             const DataConfig& config) {
   std::error_code error;  // what cannot be looked up cannot be read, which says why
   if (fs::is_directory(path, error)) {
     throw UserError(path.string() + ": is a directory; expected a text file");
   }
+  const std::string name = text_name(path);
   std::vector<TokenId> tokens;
   const TextPass pass{.source = {{path}, config.strip_cr},
-                      .label = "tokenising " + path.filename().string(),
+                      .label = "tokenising " + fs::path(name).filename().string(),
                       .threads = text_threads({}),
                       .progress = true};
   const auto began = std::chrono::steady_clock::now();
@@ -191,7 +254,7 @@ PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer,
       tokenize(pass, tokenizer, config.line_end, [&](std::span<const TokenId> chunk) {
         tokens.insert(tokens.end(), chunk.begin(), chunk.end());
       });
-  warn_of_text(path.string(), pass.source, counts);
+  warn_of_text(name, pass.source, counts);
   return {TokenStream(std::move(tokens)), counts, seconds_since(began)};
 }
 

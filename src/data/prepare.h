@@ -39,6 +39,8 @@ struct PreparedData {
 struct PrepareOptions {
   std::vector<Split> wanted{Split::train, Split::valid, Split::test};
   bool progress = true;  // a bar or lines on stderr
+  // What no cache holds is left out; nothing is written, nor told about the texts.
+  bool only_cached = false;
 };
 
 // Loads or makes the tokenizer, then opens the caches of the wanted splits, building those that are
@@ -51,7 +53,12 @@ struct PrepareOptions {
                                         std::shared_ptr<const Tokenizer> tokenizer,
                                         const PrepareOptions& options = {});
 
-// Tokenises one file without a cache (eval --text), as the config has texts read.
+// What is there of the training data already: the tokenizer, null where it is not made yet, and the
+// train split where a cache holds it. Reads only; a fault of a text makes it not prepared.
+[[nodiscard]] PreparedData find_prepared(const Config& config);
+
+// Tokenises one text without a cache (eval --text), as the config has texts read: a file, a pipe,
+// or "-" for standard input. It is read once.
 [[nodiscard]] PreparedSplit tokenize_file(const std::filesystem::path& path,
                                           const Tokenizer& tokenizer, const DataConfig& config);
 

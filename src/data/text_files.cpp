@@ -9,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "data/text_input.h"
+#include "data/text_origins.h"
 #include "util/error.h"
 
 namespace transnormer {
@@ -65,8 +67,17 @@ bool exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
+[[noreturn]] void fail_read_once(const std::string& key, const std::string& name) {
+  throw UserError(key + ": " + name +
+                  " can be read once only, and this text is read several times: to know it again, "
+                  "for the vocabulary, for the tokens; write it to a file and name that");
+}
+
 // The files of one entry.
 std::vector<fs::path> expand(const std::string& entry, const std::string& key) {
+  if (entry == kStandardInput) {
+    fail_read_once(key, "standard input");
+  }
   const std::string name = exists(entry) ? entry : without_escapes(entry);
   std::error_code error;
   const fs::file_status status = fs::status(name, error);
@@ -77,17 +88,21 @@ std::vector<fs::path> expand(const std::string& entry, const std::string& key) {
   if (fs::is_regular_file(status)) {
     return {name};
   }
+  if (is_read_once(name)) {
+    fail_read_once(key, name);
+  }
   if (fs::exists(status)) {
     throw UserError(key + ": " + name + " is not a regular file");
   }
   if (!has_wildcard(entry)) {
     const bool missing = status.type() == fs::file_type::not_found;
-    throw UserError(key + ": " + name +
-                    (missing ? ": there is no such file" : ": " + error.message()));
+    throw UserError(
+        key + ": " + name +
+        (missing ? ": there is no such file" + where_from(name) : ": " + error.message()));
   }
   std::vector<fs::path> matches = expand_glob(entry);
   if (matches.empty()) {
-    throw UserError(key + ": no file matches " + entry);
+    throw UserError(key + ": no file matches " + entry + where_from(entry));
   }
   return matches;
 }

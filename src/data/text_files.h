@@ -13,8 +13,8 @@ namespace transnormer {
 // The files that the entries (paths and globs) name: entries in their order, the matches of a glob
 // sorted by bytes. A backslash takes a character by itself: "run\[1\]/part*". A file of just that
 // name, with or without its backslashes, wins over reading the entry as a glob. `key`
-// ("data.train") stands in messages. Throws UserError for a missing file, a directory, an empty
-// file set, or a glob that matches no file.
+// ("data.train") stands in messages. Throws UserError for a missing file, a directory, a pipe or
+// standard input ("-"), an empty file set, or a glob that matches no file.
 [[nodiscard]] std::vector<std::filesystem::path> find_text_files(
     const std::vector<std::string>& entries, const std::string& key);
 

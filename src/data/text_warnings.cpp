@@ -37,7 +37,7 @@ void warn_of_findings(const std::string& name, const TextSource& source,
   if (findings.invalid_bytes > 0) {
     const auto file = static_cast<std::size_t>(findings.invalid_file);
     const std::string place =
-        (file < source.files.size() ? source.files[file].string() + ", " : "") + "line " +
+        (file < source.files.size() ? text_name(source.files[file]) + ", " : "") + "line " +
         format_count(findings.invalid_line);
     log::warn(name + ": holds " + count_of(findings.invalid_bytes, "byte") +
               " of no UTF-8 character, the first in " + place +

@@ -7,6 +7,7 @@
 #include "data/parallel_text.h"
 #include "data/text_reader.h"
 #include "log/progress.h"
+#include "tokenizer/plain_text.h"
 #include "tokenizer/text_losses.h"
 #include "util/error.h"
 #include "util/processors.h"
@@ -20,9 +21,10 @@ struct ChunkTokens {
   bool lacks_line_end = false;
 };
 
-std::int64_t count_words(std::string_view text) {
+// A word that began before the text is none of its own.
+std::int64_t count_words(std::string_view text, bool continues_line) {
   std::int64_t words = 0;
-  bool before = true;  // a separator, or the start
+  bool before = !continues_line;  // a separator, or the start
   for (const char byte : text) {
     const bool separator = byte == ' ' || byte == '\n';
     words += static_cast<std::int64_t>(before && !separator);
@@ -31,37 +33,61 @@ std::int64_t count_words(std::string_view text) {
   return words;
 }
 
-ChunkTokens tokenize_chunk(std::string_view text, const Tokenizer& tokenizer,
-                           std::optional<TokenId> line_end, TextLosses& losses) {
+void encode_lines(std::string_view text, const Tokenizer& tokenizer,
+                  std::optional<TokenId> line_end, std::vector<TokenId>& ids, TextLosses& losses) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    tokenizer.encode_line(line, ids, losses);
+    if (line_end) {
+      ids.push_back(*line_end);
+    }
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+}
+
+// What stands for line ends in the tokens.
+struct LineEnds {
+  LineEnd how;
+  std::optional<TokenId> token;  // LineEnd::eos
+};
+
+ChunkTokens tokenize_chunk(const TextChunk& read, const Tokenizer& tokenizer,
+                           const LineEnds& line_ends, TextLosses& losses) {
+  const std::string& text = read.text;
   ChunkTokens chunk;
   chunk.ids.reserve(text.size() / 4);
   chunk.counts.bytes = static_cast<std::int64_t>(text.size());
-  chunk.counts.words = count_words(text);
-  chunk.lacks_line_end = !text.ends_with('\n');
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    tokenizer.encode_line(line, chunk.ids, losses);
-    if (line_end) {
-      chunk.ids.push_back(*line_end);
-    }
-    ++chunk.counts.lines;
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  chunk.counts.words = count_words(text, read.continues_line);
+  chunk.lacks_line_end = !read.line_goes_on && !text.ends_with('\n');
+  chunk.counts.lines = count_byte(text, '\n') + (chunk.lacks_line_end ? 1 : 0);
+  if (line_ends.how == LineEnd::keep) {
+    tokenizer.encode_line(text, chunk.ids, losses);
+  } else {
+    encode_lines(text, tokenizer, line_ends.token, chunk.ids, losses);
   }
   chunk.counts.tokens = static_cast<std::int64_t>(chunk.ids.size());
-  chunk.counts.unknown = std::ranges::count(chunk.ids, tokenizer.unknown_id());
+  const TokenId unknown = tokenizer.unknown_id();
+  if (unknown != tokenizer.end_id()) {  // else the tokenizer knows every text
+    chunk.counts.unknown = std::ranges::count(chunk.ids, unknown);
+  }
   return chunk;
 }
 
-std::optional<TokenId> line_end_token(const Tokenizer& tokenizer, LineEnd line_end) {
-  if (line_end == LineEnd::none) {
-    return std::nullopt;
+LineEnds line_ends_of(const Tokenizer& tokenizer, LineEnd line_end) {
+  if (line_end == LineEnd::keep && tokenizer_type(tokenizer.serialized()) != TokenizerType::bpe) {
+    throw UserError(
+        "data.line_end: \"keep\" needs a byte-level tokenizer, which has tokens for line ends, and "
+        "this one is none; set it to \"eos\" or \"none\"");
+  }
+  if (line_end != LineEnd::eos) {
+    return {line_end, std::nullopt};
   }
   if (!tokenizer.end_id()) {
     throw UserError(
         "data.line_end: \"eos\" needs an end token, and this sentencepiece model has none; "
         "set it to \"none\"");
   }
-  return tokenizer.end_id();
+  return {line_end, tokenizer.end_id()};
 }
 
 // The commonest words of a stream of them. Memory does not grow with the text: long words are cut,
@@ -144,14 +170,22 @@ struct Totals {
     unknown.merge(notes.unknown());
   }
 
-  // Line ends that are coded must all be there; else there must be none.
-  [[nodiscard]] bool tells_line_ends(bool coded) const {
-    return coded ? !lacks_line_end : lacks_line_end && counts.lines == 1;
+  // End tokens tell line ends where all are there; without them there must be none.
+  [[nodiscard]] bool tells_line_ends(LineEnd how) const {
+    switch (how) {
+      case LineEnd::eos:
+        return !lacks_line_end;
+      case LineEnd::none:
+        return lacks_line_end && counts.lines == 1;
+      case LineEnd::keep:
+        break;
+    }
+    return true;
   }
-  [[nodiscard]] Unreadable unreadable(bool codes_line_ends) const {
+  [[nodiscard]] Unreadable unreadable(LineEnd line_end) const {
     return counts.unknown > 0                             ? Unreadable::unknown_tokens
            : counts.findings.dropped_carriage_returns > 0 ? Unreadable::dropped_carriage_returns
-           : !tells_line_ends(codes_line_ends)            ? Unreadable::line_ends
+           : !tells_line_ends(line_end)                   ? Unreadable::line_ends
            : read_back.altered()                          ? Unreadable::altered_lines
            : read_back.uneven()                           ? Unreadable::uneven_spaces
                                                           : Unreadable::no;
@@ -182,10 +216,24 @@ std::int64_t bytes_of(const std::vector<std::filesystem::path>& files) {
   std::int64_t bytes = 0;
   for (const std::filesystem::path& file : files) {
     std::error_code error;
-    const auto size = std::filesystem::file_size(file, error);
+    const auto size =
+        std::filesystem::file_size(file == kStandardInput ? "/dev/stdin" : file, error);
     bytes += error ? 0 : static_cast<std::int64_t>(size);
   }
   return bytes;
+}
+
+void fail_empty(const TextSource& source) {
+  if (source.part.splits()) {
+    throw UserError("data.holdout: " + source.part.share_text() + " of this text leaves " +
+                    (source.part.is_held_out
+                         ? "no word for valid; set a larger share, or name a text in data.valid"
+                         : "no word to train on; set a smaller share"));
+  }
+  const std::vector<std::filesystem::path>& files = source.files;
+  throw UserError(text_name(files.front()) +
+                  (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "") +
+                  ": is empty: it holds no word");
 }
 
 int text_threads(const TrainConfig& config) {
@@ -194,18 +242,19 @@ int text_threads(const TrainConfig& config) {
 
 SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd line_end,
                      const std::function<void(std::span<const TokenId>)>& sink) {
-  const std::optional<TokenId> end = line_end_token(tokenizer, line_end);
-  TextReader reader(pass.source);
+  const LineEnds line_ends = line_ends_of(tokenizer, line_end);
+  TextReader reader(pass.source, kTextChunkBytes,
+                    line_end == LineEnd::keep ? TextCut::white_space : TextCut::line_ends);
   log::ProgressBar bar(pass.label, bytes_of(pass.source.files), 0, pass.progress);
   Totals totals;
   std::vector<Notes> notes(static_cast<std::size_t>(pass.threads));
   std::vector<std::uint8_t> seen(static_cast<std::size_t>(tokenizer.size()), 0);
   for_each_chunk(
       reader, pass.threads,
-      [&](int thread, std::string_view text) {
+      [&](int thread, const TextChunk& read) {
         Notes& own = notes[static_cast<std::size_t>(thread)];
-        ChunkTokens chunk = tokenize_chunk(text, tokenizer, end, own.losses());
-        own.end_chunk(text.size());
+        ChunkTokens chunk = tokenize_chunk(read, tokenizer, line_ends, own.losses());
+        own.end_chunk(read.text.size());
         return chunk;
       },
       [&](const ChunkTokens& chunk) {
@@ -214,7 +263,7 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
         }
         totals.add(chunk);
         sink(chunk.ids);
-        bar.update(totals.counts.bytes);
+        bar.update(reader.source_bytes());
       });
   bar.finish();
   for (Notes& of_thread : notes) {
@@ -222,15 +271,12 @@ SplitCounts tokenize(const TextPass& pass, const Tokenizer& tokenizer, LineEnd l
   }
   SplitCounts& counts = totals.counts;
   if (counts.words == 0) {
-    const std::vector<std::filesystem::path>& files = pass.source.files;
-    throw UserError(files.front().string() +
-                    (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "") +
-                    ": is empty: it holds no word");
+    fail_empty(pass.source);
   }
   counts.types = std::ranges::count(seen, 1);
   counts.findings = reader.findings();
   counts.bytes += counts.findings.dropped_carriage_returns;
-  counts.unreadable = totals.unreadable(end.has_value());
+  counts.unreadable = totals.unreadable(line_end);
   counts.common_unknown = totals.unknown.commonest(kCommonUnknown);
   return counts;
 }

@@ -132,6 +132,10 @@ std::vector<TokenId> encode_prompt(std::string_view prompt, const Tokenizer& tok
   }
   std::string_view text = cleaned;
   std::vector<TokenId> ids;
+  if (config.line_end == LineEnd::keep) {
+    tokenizer.encode_line(text, ids);
+    return ids;
+  }
   const std::optional<TokenId> end = tokenizer.end_id();
   while (!text.empty()) {
     const std::size_t newline = text.find('\n');

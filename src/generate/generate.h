@@ -17,8 +17,9 @@
 namespace transnormer {
 
 // The tokens of a prompt, line by line as in training: the end token follows each line that a '\n'
-// ends (where line ends are coded); what stands after the last '\n' is open and gets none. A byte
-// order mark and, with strip_cr, carriage returns at line ends are no part of the text.
+// ends (where it stands for them); what stands after the last '\n' is open and gets none. Where
+// line ends are kept, the prompt is one text. A byte order mark and, with strip_cr, carriage
+// returns at line ends are no part of the text.
 [[nodiscard]] std::vector<TokenId> encode_prompt(std::string_view text, const Tokenizer& tokenizer,
                                                  const DataConfig& config);
 

@@ -29,7 +29,8 @@ void close_file();
 // What the open file has lost so far.
 [[nodiscard]] LostRecords lost_by_file();
 
-// True where stderr is a terminal; colours additionally need NO_COLOR to be unset.
-[[nodiscard]] bool is_terminal();
+// True where stderr is a terminal that can do more than print (TERM is not "dumb"); colours
+// additionally need NO_COLOR to be unset.
+[[nodiscard]] bool draws_bars();
 
 }  // namespace transnormer::log

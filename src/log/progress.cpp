@@ -110,7 +110,7 @@ std::string progress_line_text(const ProgressState& state) {
 ProgressBar::ProgressBar(std::string label, std::int64_t total, std::int64_t start, bool enabled)
     : state_{std::move(label), start, total, start, 0, ""},
       enabled_(enabled),
-      terminal_(is_terminal()),
+      terminal_(draws_bars()),
       line_done_(start),
       began_(std::chrono::steady_clock::now()),
       drawn_(began_) {

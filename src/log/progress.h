@@ -1,4 +1,4 @@
-// A bar with time left, on a terminal; a plain line every so often elsewhere.
+// A bar with time left, on a terminal that can draw one; a plain line every so often elsewhere.
 #pragma once
 
 #include <chrono>

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
+#include <type_traits>
+
+#include "log/protobuf.h"
 
 namespace transnormer::log {
 namespace {
 
-// Numbers of the fields in event.proto, summary.proto and histogram.proto.
+// Numbers of the fields in event.proto, summary.proto, histogram.proto, tensor.proto,
+// tensor_shape.proto, struct.proto and the plugin's plugin_data.proto.
 namespace field {
 constexpr int kEventWallTime = 1;
 constexpr int kEventStep = 2;
@@ -21,6 +24,27 @@ constexpr int kSummaryValue = 1;
 constexpr int kValueTag = 1;
 constexpr int kValueSimple = 2;
 constexpr int kValueHistogram = 5;
+constexpr int kValueTensor = 8;
+constexpr int kValueMetadata = 9;
+constexpr int kMetadataPlugin = 1;
+constexpr int kPluginName = 1;
+constexpr int kPluginContent = 2;
+constexpr int kTensorType = 1;
+constexpr int kTensorShape = 2;
+constexpr int kTensorStrings = 8;
+constexpr int kShapeDimension = 2;
+constexpr int kDimensionSize = 1;
+constexpr int kHparamsStart = 3;
+constexpr int kHparamsEnd = 4;
+constexpr int kStartHparams = 1;
+constexpr int kStartTime = 5;
+constexpr int kEndStatus = 1;
+constexpr int kEndTime = 2;
+constexpr int kMapKey = 1;
+constexpr int kMapValue = 2;
+constexpr int kJsonNumber = 2;
+constexpr int kJsonString = 3;
+constexpr int kJsonBool = 4;
 constexpr int kHistogramMin = 1;
 constexpr int kHistogramMax = 2;
 constexpr int kHistogramNum = 3;
@@ -31,56 +55,10 @@ constexpr int kHistogramCounts = 7;
 }  // namespace field
 
 constexpr std::uint64_t kSessionStart = 1;
-
-template <typename Integer>
-void put_little_endian(std::string& out, Integer value) {
-  for (std::size_t i = 0; i < sizeof value; ++i) {
-    out += static_cast<char>(value >> (8 * i) & 0xFF);
-  }
-}
-
-void put_varint(std::string& out, std::uint64_t value) {
-  while (value >= 0x80) {
-    out += static_cast<char>(value | 0x80);
-    value >>= 7;
-  }
-  out += static_cast<char>(value);
-}
-
-enum class Wire : std::uint64_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-void put_tag(std::string& out, int number, Wire wire) {
-  put_varint(out, static_cast<std::uint64_t>(number) << 3 | static_cast<std::uint64_t>(wire));
-}
-
-void put_integer(std::string& out, int number, std::uint64_t value) {
-  put_tag(out, number, Wire::varint);
-  put_varint(out, value);
-}
-
-void put_double(std::string& out, int number, double value) {
-  put_tag(out, number, Wire::fixed64);
-  put_little_endian(out, std::bit_cast<std::uint64_t>(value));
-}
-
-void put_float(std::string& out, int number, float value) {
-  put_tag(out, number, Wire::fixed32);
-  put_little_endian(out, std::bit_cast<std::uint32_t>(value));
-}
-
-void put_bytes(std::string& out, int number, std::string_view bytes) {
-  put_tag(out, number, Wire::bytes);
-  put_varint(out, bytes.size());
-  out += bytes;
-}
-
-void put_doubles(std::string& out, int number, const std::vector<double>& values) {
-  std::string packed;
-  for (const double value : values) {
-    put_little_endian(packed, std::bit_cast<std::uint64_t>(value));
-  }
-  put_bytes(out, number, packed);
-}
+constexpr std::uint64_t kTypeFloat = 1;
+constexpr std::uint64_t kTypeString = 7;
+constexpr std::uint64_t kStatusSuccess = 1;
+constexpr std::uint64_t kStatusFailure = 2;
 
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
   std::array<std::uint32_t, 256> table{};
@@ -134,6 +112,52 @@ std::string event_at(double wall_time, std::int64_t step) {
   return event;
 }
 
+// The entry of a Summary that a plugin reads: what it says is a tensor, and `content` for itself.
+std::string plugin_value(const std::string& tag, std::string_view plugin, std::string_view content,
+                         std::string_view tensor) {
+  std::string data;
+  put_bytes(data, field::kPluginName, plugin);
+  put_bytes(data, field::kPluginContent, content);
+  std::string metadata;
+  put_bytes(metadata, field::kMetadataPlugin, data);
+  std::string entry;
+  put_string(entry, field::kValueTag, tag);
+  put_bytes(entry, field::kValueTensor, tensor);
+  put_bytes(entry, field::kValueMetadata, metadata);
+  return entry;
+}
+
+// What the plugin of hyper-parameters reads stands in the metadata alone; the tensor is empty.
+std::string hparams_value(const std::string& name, int number, std::string_view message) {
+  std::string content;
+  put_bytes(content, number, message);
+  std::string dimension;
+  put_integer(dimension, field::kDimensionSize, 0);
+  std::string shape;
+  put_bytes(shape, field::kShapeDimension, dimension);
+  std::string tensor;
+  put_integer(tensor, field::kTensorType, kTypeFloat);
+  put_bytes(tensor, field::kTensorShape, shape);
+  return plugin_value("_hparams_/" + name, "hparams", content, tensor);
+}
+
+std::string json_value(const SettingValue& value) {
+  std::string message;
+  std::visit(
+      [&message](const auto& held) {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, bool>) {
+          put_integer(message, field::kJsonBool, held ? 1 : 0);
+        } else if constexpr (std::is_same_v<Held, double>) {
+          put_double(message, field::kJsonNumber, held);
+        } else {
+          put_string(message, field::kJsonString, held);
+        }
+      },
+      value);
+  return message;
+}
+
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -156,7 +180,7 @@ std::string tfrecord(std::string_view bytes) {
 
 void SummaryBuilder::add_scalar(const std::string& tag, double value) {
   std::string entry;
-  put_bytes(entry, field::kValueTag, tag);
+  put_string(entry, field::kValueTag, tag);
   put_float(entry, field::kValueSimple, static_cast<float>(value));
   put_bytes(bytes_, field::kSummaryValue, entry);
 }
@@ -192,9 +216,38 @@ void SummaryBuilder::add_histogram(const std::string& tag, const std::vector<dou
   put_double(histogram, field::kHistogramSumSquares, sum_squares);
   put_buckets(histogram, kLimits, counts);
   std::string entry;
-  put_bytes(entry, field::kValueTag, tag);
+  put_string(entry, field::kValueTag, tag);
   put_bytes(entry, field::kValueHistogram, histogram);
   put_bytes(bytes_, field::kSummaryValue, entry);
+}
+
+void SummaryBuilder::add_text(const std::string& name, std::string_view markdown) {
+  std::string tensor;
+  put_integer(tensor, field::kTensorType, kTypeString);
+  put_bytes(tensor, field::kTensorShape, "");  // a scalar
+  put_string(tensor, field::kTensorStrings, markdown);
+  put_bytes(bytes_, field::kSummaryValue, plugin_value(name + "/text_summary", "text", "", tensor));
+}
+
+void SummaryBuilder::add_hparams_start(const Settings& settings, double wall_time) {
+  std::string start;
+  for (const auto& [name, value] : settings) {
+    std::string entry;
+    put_string(entry, field::kMapKey, name);
+    put_bytes(entry, field::kMapValue, json_value(value));
+    put_bytes(start, field::kStartHparams, entry);
+  }
+  put_double(start, field::kStartTime, wall_time);
+  put_bytes(bytes_, field::kSummaryValue,
+            hparams_value("session_start_info", field::kHparamsStart, start));
+}
+
+void SummaryBuilder::add_hparams_end(bool success, double wall_time) {
+  std::string end;
+  put_integer(end, field::kEndStatus, success ? kStatusSuccess : kStatusFailure);
+  put_double(end, field::kEndTime, wall_time);
+  put_bytes(bytes_, field::kSummaryValue,
+            hparams_value("session_end_info", field::kHparamsEnd, end));
 }
 
 std::string version_event(double wall_time) {

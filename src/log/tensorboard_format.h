@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "log/hparams.h"
+
 namespace transnormer::log {
 
 // CRC-32C (Castagnoli), as in RFC 3720.
@@ -22,6 +24,11 @@ class SummaryBuilder {
   // Buckets grow by a tenth from 1e-12 on, to both sides of zero, as TensorFlow's own. Values that
   // are not finite are left out.
   void add_histogram(const std::string& tag, const std::vector<double>& values);
+  // What the text plugin shows under `name`.
+  void add_text(const std::string& name, std::string_view markdown);
+  // What the plugin of hyper-parameters knows a run by: what it was begun with, and how it ended.
+  void add_hparams_start(const Settings& settings, double wall_time);
+  void add_hparams_end(bool success, double wall_time);
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
 
  private:

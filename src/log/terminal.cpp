@@ -56,16 +56,16 @@ void show_nothing() {
   terminal().is_silent = true;
 }
 
-bool is_terminal() {
-  return ::isatty(STDERR_FILENO) == 1;
+bool draws_bars() {
+  const char* term = std::getenv("TERM");
+  const bool unable = term != nullptr && std::string_view(term) == "dumb";
+  return ::isatty(STDERR_FILENO) == 1 && !unable;
 }
 
 bool terminal_has_colours() {
   const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
   const bool unwanted = no_color != nullptr && *no_color != '\0';
-  const bool unable = term != nullptr && std::string_view(term) == "dumb";
-  return is_terminal() && !unwanted && !unable;
+  return draws_bars() && !unwanted;
 }
 
 int terminal_columns() {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "model/attention/registry.h"
 #include "model/block.h"
+#include "model/weights.h"
 #include "ops/runtime/device_memory.h"
 #include "util/error.h"
 #include "util/units.h"
@@ -33,6 +35,15 @@ double numbers_in(const Block& block) {
   double sum = frozen_in(block);
   for (const at::Tensor& parameter : block.parameters()) {
     sum += static_cast<double>(parameter.numel());
+  }
+  return sum;
+}
+
+double hidden_matrices_in(const Block& block) {
+  double sum = 0;
+  for (const auto& item : block.named_parameters()) {
+    const bool is_matrix = is_hidden_matrix({"layers.0." + item.key(), item.value()});
+    sum += is_matrix ? static_cast<double>(item.value().numel()) : 0;
   }
   return sum;
 }
@@ -77,6 +88,18 @@ void require_memory(const ModelConfig& config, const ModelSize& size, at::Device
   }
 }
 
+// Numbers of the optimizer's state. `parameters`: of all trained.
+double state_numbers(const ModelConfig& config, const ModelSize& size,
+                     const OptimizerShape& optimizer, double parameters) {
+  const auto slots = static_cast<double>(optimizer.state_slots);
+  if (!optimizer.matrix_slots) {
+    return slots * parameters;
+  }
+  const auto matrix_slots = static_cast<double>(*optimizer.matrix_slots);
+  return slots * parameters +
+         (matrix_slots - slots) * sum_over_layers(config, size, hidden_matrices_in);
+}
+
 }  // namespace
 
 double estimate_parameters(const ModelConfig& config, const ModelSize& size) {
@@ -100,13 +123,15 @@ MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,
       config, size, [&](const Block& block) { return block.kept_bytes_per_token(pass.compute); });
   // Recomputed layers keep the stream before each, and one layer at a time all of its own.
   const double stream = layers * 4 * static_cast<double>(config.dim);
-  const double state = 4 * static_cast<double>(optimizer.state_slots) * parameters;
+  const double state = 4 * state_numbers(config, size, optimizer, parameters);
+  const double average = optimizer.averages ? 4 * parameters : 0;
   const double copies = pass.compute == at::kFloat ? 0 : element;  // of the weights, for products
   return {.weights = 4 * numbers + copies * parameters,
           .gradients = 4 * parameters,
           .optimizer = state,
+          .average = average,
           .activations = tokens * (pass.activation_checkpointing ? stream + kept / layers : kept),
-          .snapshot = 4 * numbers + state};
+          .snapshot = 4 * numbers + state + average};
 }
 
 void require_memory_for_weights(const ModelConfig& config, const ModelSize& size,
@@ -116,7 +141,10 @@ void require_memory_for_weights(const ModelConfig& config, const ModelSize& size
 
 void require_memory_for_training(const ModelConfig& config, const ModelSize& size,
                                  const OptimizerShape& optimizer, at::Device device) {
-  const double numbers = 2 + static_cast<double>(optimizer.state_slots);  // with the gradient
+  const std::int64_t slots =
+      std::min(optimizer.state_slots, optimizer.matrix_slots.value_or(optimizer.state_slots));
+  // With weight and gradient.
+  const double numbers = 2 + static_cast<double>(slots) + (optimizer.averages ? 1 : 0);
   require_memory(config, size, device, kWeightBytes * numbers, "training");
 }
 

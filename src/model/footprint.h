@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "config/config.h"
 #include "model/transnormer.h"
@@ -20,11 +21,14 @@ struct MemoryEstimate {
   double weights = 0;  // with their copies in half precision
   double gradients = 0;
   double optimizer = 0;
+  double average = 0;  // of the weights
   double activations = 0;
-  // Of weights and optimizer, while a copy of them is saved; in the machine's memory, beside what
-  // the total counts.
+  // Of weights, optimizer and average, while a copy of them is saved; in the machine's memory,
+  // beside what the total counts.
   double snapshot = 0;
-  [[nodiscard]] double total() const { return weights + gradients + optimizer + activations; }
+  [[nodiscard]] double total() const {
+    return weights + gradients + optimizer + average + activations;
+  }
 };
 
 struct PassShape {
@@ -34,9 +38,11 @@ struct PassShape {
   bool activation_checkpointing = false;
 };
 
-// What training keeps for each parameter beside weight and gradient: the optimizer's fp32 numbers.
+// What training keeps for each parameter beside weight and gradient, in fp32 numbers.
 struct OptimizerShape {
-  std::int64_t state_slots = 0;
+  std::int64_t state_slots = 0;                   // of the optimizer
+  std::optional<std::int64_t> matrix_slots = {};  // of hidden matrices, where that is another
+  bool averages = false;                          // a running mean of the weights
 };
 
 [[nodiscard]] MemoryEstimate training_memory(const ModelConfig& config, const ModelSize& size,

@@ -17,8 +17,9 @@ ModelSize model_size(const Config& config, const Tokenizer* tokenizer) {
   }
   if (size.vocab_size == 0) {
     throw UserError(
-        "model.vocab_size: the size of the vocabulary is not known without its tokenizer; set "
-        "model.vocab_size (or tokenizer.vocab_size)");
+        "model.vocab_size: the size of the vocabulary is not known before the tokenizer is made; "
+        "run `transnormer prepare` on the config, or set model.vocab_size (or "
+        "tokenizer.vocab_size)");
   }
   if (tokenizer != nullptr && size.vocab_size < tokenizer->size()) {
     throw UserError("model.vocab_size: " + format_count(size.vocab_size) +

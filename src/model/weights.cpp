@@ -84,6 +84,11 @@ std::vector<NamedTensor> named_tensors(const TransNormer& model) {
   return result;
 }
 
+bool is_hidden_matrix(const NamedTensor& tensor) {
+  return tensor.trainable && tensor.tensor.dim() == 2 && tensor.name.starts_with("layers.") &&
+         tensor.name.ends_with(".weight");
+}
+
 std::vector<ParameterGroup> parameter_groups(const TransNormer& model) {
   std::vector<ParameterGroup> groups;
   std::size_t index = 0;

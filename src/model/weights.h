@@ -24,6 +24,10 @@ struct NamedTensor {
 // under the names of the design: embed.weight, layers.0.attn.q_proj.weight, ..
 [[nodiscard]] std::vector<NamedTensor> named_tensors(const TransNormer& model);
 
+// Whether it is the matrix of a product inside the layers: a weight [out, in] of a projection or of
+// the feed-forward part.
+[[nodiscard]] bool is_hidden_matrix(const NamedTensor& tensor);
+
 // "layers.I" of all parameters of a layer, and "layers.I.NAME" of each group that its block
 // declares.
 [[nodiscard]] std::vector<ParameterGroup> parameter_groups(const TransNormer& model);

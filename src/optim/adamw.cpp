@@ -9,29 +9,32 @@
 namespace transnormer {
 namespace {
 
-// One fused kernel a buffer.
 class AdamW final : public Optimizer {
  public:
-  AdamW(const std::vector<NamedTensor>& tensors, const AdamWConfig& settings, double weight_decay)
-      : Optimizer(tensors, {{"exp_avg"}, {"exp_avg_sq"}}),
-        settings_(settings),
-        weight_decay_(weight_decay) {}
+  AdamW(const std::vector<NamedTensor>& tensors, const AdamWConfig& settings)
+      : Optimizer(tensors, adamw_slots()), settings_(settings) {}
 
  private:
-  void apply(const OptimizerUpdate& update) override {
-    const auto [beta1, beta2] = settings_.betas;
-    const at::Tensor number =
-        at::full({}, static_cast<double>(update.number), update.values.options());
-    at::_fused_adamw_(update.values, update.gradients, update.state[0], update.state[1],
-                      /*max_exp_avg_sqs=*/{}, number, update.lr, beta1, beta2, weight_decay_,
-                      settings_.eps, /*amsgrad=*/false, /*maximize=*/false);
-  }
+  void apply(const OptimizerUpdate& update) override { apply_adamw(update, settings_); }
 
   AdamWConfig settings_;
-  double weight_decay_;
 };
 
 }  // namespace
+
+std::vector<StateSlot> adamw_slots() {
+  return {{"exp_avg"}, {"exp_avg_sq"}};
+}
+
+// One fused kernel.
+void apply_adamw(const OptimizerUpdate& update, const AdamWConfig& settings) {
+  const auto [beta1, beta2] = settings.betas;
+  const at::Tensor number =
+      at::full({}, static_cast<double>(update.number), update.values.options());
+  at::_fused_adamw_(update.values, update.gradients, update.state[0], update.state[1],
+                    /*max_exp_avg_sqs=*/{}, number, update.lr, beta1, beta2, update.weight_decay,
+                    settings.eps, /*amsgrad=*/false, /*maximize=*/false);
+}
 
 void AdamWConfig::visit(FieldVisitor& visitor) {
   visitor.number_pair(
@@ -43,8 +46,8 @@ void AdamWConfig::visit(FieldVisitor& visitor) {
 }
 
 std::unique_ptr<Optimizer> AdamWConfig::make(const std::vector<NamedTensor>& tensors,
-                                             const OptimizerConfig& config) const {
-  return std::make_unique<AdamW>(tensors, *this, config.weight_decay);
+                                             const OptimizerConfig&) const {
+  return std::make_unique<AdamW>(tensors, *this);
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// The settings of AdamW.
+// The settings of AdamW, and its rule for optimizers that leave some parameters to it.
 #pragma once
 
 #include <array>
@@ -13,6 +13,8 @@ namespace transnormer {
 
 class Optimizer;
 struct NamedTensor;
+struct OptimizerUpdate;
+struct StateSlot;
 
 struct AdamWConfig {
   static constexpr const char* kName = "adamw";
@@ -27,5 +29,9 @@ struct AdamWConfig {
                                                 const OptimizerConfig& config) const;
   bool operator==(const AdamWConfig&) const = default;
 };
+
+// What it keeps of a parameter, and its update of such.
+[[nodiscard]] std::vector<StateSlot> adamw_slots();
+void apply_adamw(const OptimizerUpdate& update, const AdamWConfig& settings);
 
 }  // namespace transnormer

@@ -59,6 +59,21 @@ std::vector<Joint> joints_of(const std::vector<NamedTensor>& parameters) {
   return joints;
 }
 
+std::size_t kind_of_joint(const Joint& joint, const std::vector<NamedTensor>& parameters,
+                          const FlatParameters::KindOf& kind_of) {
+  if (!kind_of) {
+    return 0;
+  }
+  const std::size_t kind = kind_of(parameters[joint.front()]);
+  for (const std::size_t member : joint) {
+    if (kind_of(parameters[member]) != kind) {
+      throw std::logic_error(parameters[member].name +
+                             ": of another kind than what it shares its storage with");
+    }
+  }
+  return kind;
+}
+
 // Copies a storage to its place in `flat`, lets it live there, and frees the memory it had. The
 // flat memory stays as long as a storage is in it.
 void move_storage(const at::Tensor& member, const at::Tensor& flat, std::int64_t offset) {
@@ -89,14 +104,14 @@ at::Tensor FlatRange::view_of(const at::Tensor& flat) const {
   return flat.narrow(0, offset, count).view(sizes);
 }
 
-FlatParameters::FlatParameters(const std::vector<NamedTensor>& tensors) {
+FlatParameters::FlatParameters(const std::vector<NamedTensor>& tensors, const KindOf& kind_of) {
   const at::NoGradGuard no_grad;
   std::ranges::copy_if(tensors, std::back_inserter(parameters_), &NamedTensor::trainable);
   places_.resize(parameters_.size());
   const std::vector<Joint> joints = joints_of(parameters_);
   std::vector<std::int64_t> elements;  // of each buffer
   for (const Joint& joint : joints) {
-    place(joint, elements);
+    place(joint, kind_of, elements);
   }
   // On a CPU both copies are there of one storage at a time, since memory takes no room before it
   // is written. On a GPU all values are there twice for a moment; gradients and what an optimizer
@@ -114,16 +129,17 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& tensors) {
   make_gradients();
 }
 
-void FlatParameters::place(const std::vector<std::size_t>& joint,
+void FlatParameters::place(const std::vector<std::size_t>& joint, const KindOf& kind_of,
                            std::vector<std::int64_t>& elements) {
   const at::Tensor& front = parameters_[joint.front()].tensor;
+  const std::size_t kind = kind_of_joint(joint, parameters_, kind_of);
   const auto found = std::ranges::find_if(buffers_, [&](const FlatBuffer& buffer) {
     return buffer.values.device() == front.device() &&
-           buffer.values.scalar_type() == front.scalar_type();
+           buffer.values.scalar_type() == front.scalar_type() && buffer.kind == kind;
   });
   const auto number = static_cast<std::size_t>(found - buffers_.begin());
   if (found == buffers_.end()) {
-    buffers_.push_back({.values = at::empty({0}, front.options())});
+    buffers_.push_back({.values = at::empty({0}, front.options()), .kind = kind});
     elements.push_back(0);
   }
   std::vector<FlatRange>& ranges = buffers_[number].ranges;

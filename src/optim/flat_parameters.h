@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,24 +25,29 @@ struct FlatRange {
   [[nodiscard]] at::Tensor view_of(const at::Tensor& flat) const;
 };
 
-// All parameters of one device and type. Where no parameter lies, both tensors are zero, and
+// All parameters of one device, type and kind. Where no parameter lies, both tensors are zero, and
 // whatever changes them leaves zeros there.
 struct FlatBuffer {
   at::Tensor values;                   // [elements]
   at::Tensor gradients = {};           // [elements]
   std::vector<FlatRange> ranges = {};  // by rising offset
+  std::size_t kind = 0;
 };
 
 class FlatParameters {
  public:
+  // A number for parameters that need buffers of their own; the same for those of one storage.
+  using KindOf = std::function<std::size_t(const NamedTensor&)>;
+
   // Moves the memory of the trainable parameters into flat buffers, one storage at a time, so that
   // every tensor that shares a storage follows: parameters, their views, and the joint of several
   // that lie one behind the other (model/linear.h, LinearGroup). Each storage begins at a multiple
   // of 64 bytes, and its parameters stay side by side. From here on every parameter has a gradient,
   // a view of the flat one: zero, or what it was. Tensors that are not trainable stay where they
   // are. Of several FlatParameters of one model the last made holds its memory.
-  // Throws std::logic_error where parameters do not fill their storage without gap or overlap.
-  explicit FlatParameters(const std::vector<NamedTensor>& tensors);
+  // Throws std::logic_error where parameters do not fill their storage without gap or overlap, or
+  // are of several kinds there. `kind_of`: all of one kind unless told.
+  explicit FlatParameters(const std::vector<NamedTensor>& tensors, const KindOf& kind_of = {});
 
   // The trainable ones of those given, in their order.
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
@@ -64,7 +70,8 @@ class FlatParameters {
  private:
   // Gives the parameters of one storage, by their numbers in the order of their memory, the next
   // place in their buffer. `elements`: of each buffer, so far.
-  void place(const std::vector<std::size_t>& joint, std::vector<std::int64_t>& elements);
+  void place(const std::vector<std::size_t>& joint, const KindOf& kind_of,
+             std::vector<std::int64_t>& elements);
   void make_gradients();
 
   std::vector<NamedTensor> parameters_;

@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +22,8 @@ struct StateSlot {
 };
 
 // What a rule changes: the flat tensors of one buffer, or of a part of it, all [elements] and laid
-// out alike. Between the parameters lie zeros, which a rule must leave zeros.
+// out alike; parameters with and without weight decay come apart. Between the parameters lie zeros,
+// which a rule must leave zeros.
 struct OptimizerUpdate {
   const at::Tensor& values;
   const at::Tensor& gradients;
@@ -31,6 +31,9 @@ struct OptimizerUpdate {
   // For rules that are not the same for every element. Of a parameter that the part cuts, what lies
   // in the part, without its sizes.
   const std::vector<FlatRange>& ranges;
+  bool of_matrices =
+      false;  // is_hidden_matrix(), whole ones; of an optimizer that tells them apart
+  double weight_decay = 0;
   double lr = 0;
   std::int64_t number = 0;  // of the update, from 1
 };
@@ -43,6 +46,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
+  // 0 of those that `no_decay` names (optim/no_decay.h), and of all until this is called.
+  void set_weight_decay(double weight_decay, const std::vector<std::string>& no_decay);
   // Makes the state. Shared by a group, each process keeps and updates its own part of every flat
   // buffer (Group::part_of); together they then have the same parameters and state as one.
   void make_state(const dist::Group& shared_by);
@@ -56,7 +61,8 @@ class Optimizer {
   // Sets the gradients to zero and keeps their memory.
   void zero_gradients();
 
-  // "NAME.SLOT" of each slot, in the parameters' order. Not of a shared one, which has parts only.
+  // "NAME.SLOT" of each slot of a parameter, in the parameters' order. Not of a shared one, which
+  // has parts only.
   [[nodiscard]] std::vector<NamedTensor> named_state() const;
   // The same tensors as views of `flat`: of each buffer, of each slot, laid out as the state is.
   [[nodiscard]] std::vector<NamedTensor> named_state_of(
@@ -68,9 +74,13 @@ class Optimizer {
   void copy_state_to(const std::vector<std::vector<at::Tensor>>& flat) const;
   // Takes what it keeps of one whole tensor of the state: that of parameter number `parameter`.
   void take_state(std::size_t parameter, std::size_t slot, const at::Tensor& whole);
-  [[nodiscard]] const std::vector<StateSlot>& state_slots() const { return slots_; }
-  // Tensors kept for each parameter.
-  [[nodiscard]] std::int64_t slots() const { return std::ssize(slots_); }
+  // What it keeps of parameter number `parameter`.
+  [[nodiscard]] const std::vector<StateSlot>& slots_of(std::size_t parameter) const;
+  // Of a hidden matrix, and of any other parameter.
+  [[nodiscard]] const std::vector<StateSlot>& matrix_slots() const { return slots_.back(); }
+  [[nodiscard]] const std::vector<StateSlot>& state_slots() const { return slots_.front(); }
+  // Of the whole state.
+  [[nodiscard]] double state_bytes() const;
   // Applied so far.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
@@ -86,20 +96,41 @@ class Optimizer {
  protected:
   // Tensors that are not trainable are left out; the others move (FlatParameters).
   Optimizer(const std::vector<NamedTensor>& tensors, std::vector<StateSlot> slots);
+  // One that keeps something else of hidden matrices, which then have buffers of their own. It
+  // cannot be shared by a group, which would cut them.
+  Optimizer(const std::vector<NamedTensor>& tensors, std::vector<StateSlot> slots,
+            std::vector<StateSlot> matrix_slots);
 
-  // Changes the parameters of one buffer. Called without autograd.
+  // Changes the parameters of one buffer or a part of it. Called without autograd.
   virtual void apply(const OptimizerUpdate& update) = 0;
 
  private:
+  // What one call of the rule changes.
+  struct Piece {
+    at::Tensor values;
+    at::Tensor gradients;
+    std::vector<at::Tensor> state = {};
+    std::vector<FlatRange> ranges = {};
+    double weight_decay = 0;
+  };
+
   // The part of a flat tensor that this process updates.
   [[nodiscard]] at::Tensor own(const at::Tensor& flat) const;
+  [[nodiscard]] double weight_decay_of(const FlatRange& range) const;
+  void make_pieces();
+  // Of the own part of a buffer, as few as there may be.
+  [[nodiscard]] std::vector<Piece> pieces_of(std::size_t buffer) const;
+  [[nodiscard]] const std::vector<StateSlot>& slots_in(const FlatBuffer& buffer) const {
+    return slots_[buffer.kind];
+  }
 
   FlatParameters flat_;
-  std::vector<StateSlot> slots_;
+  std::vector<std::vector<StateSlot>> slots_;  // by kind: others, and hidden matrices if apart
+  double weight_decay_ = 0;
+  std::vector<std::string> no_decay_;
   dist::Group shared_by_;
-  // Of each buffer: the ranges in the own part, and of each slot its own part.
-  std::vector<std::vector<FlatRange>> ranges_;
-  std::vector<std::vector<at::Tensor>> state_;
+  std::vector<std::vector<at::Tensor>> state_;  // of each buffer, of each slot its own part
+  std::vector<std::vector<Piece>> pieces_;      // of each buffer
   std::int64_t updates_ = 0;
 };
 

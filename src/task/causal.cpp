@@ -36,10 +36,10 @@ std::string CausalTask::describe_data() const {
                                      " tokens (validation.max_tokens, whole windows)"
                                : "";
   return format_count(train_.stream.size()) + " tokens in " + format_count(samples_.count()) +
-         " samples of " + format_count(window_) + " for training" +
-         (valid_ ? ", " + format_count(valid_->stream.size()) + " for validation (" +
-                       format_count(valid_->counts.unknown) + " of them unknown)"
-                 : ", no validation") +
+         " samples of " + format_count(window_) + "; validation: " +
+         (valid_ ? format_count(valid_->stream.size()) + " (" +
+                       format_count(valid_->counts.unknown) + " unknown)"
+                 : "none") +
          part;
 }
 

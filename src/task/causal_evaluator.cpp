@@ -168,7 +168,7 @@ class CausalEvaluator : public Evaluator {
     }
     figures.counts = text_.counts;
     figures.unigram_perplexity = std::exp(unigram_nll(text_.stream, request_.token_counts));
-    figures.line_ends = request_.config.data.line_end == LineEnd::eos;
+    figures.line_ends = request_.config.data.line_end != LineEnd::none;
     figures.window = window_;
     figures.context_window = context_window_;
     return Evaluation{std::make_shared<nlohmann::ordered_json>(answer_of(figures)),

@@ -1,8 +1,11 @@
 #include "tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
+#include "tokenizer/bpe_files.h"
+#include "tokenizer/bpe_tokenizer.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/word_tokenizer.h"
 #include "util/error.h"
@@ -37,29 +40,53 @@ std::optional<TokenizerType> tokenizer_type(std::string_view bytes) {
   if (bytes.starts_with(kPieceField) && std::ranges::any_of(bytes, is_control)) {
     return TokenizerType::sentencepiece;
   }
+  if (is_bpe_file(bytes)) {
+    return TokenizerType::bpe;
+  }
   if (bytes.empty() || bytes.find('\0') != std::string_view::npos) {
     return std::nullopt;
   }
   return TokenizerType::word;
 }
 
-std::shared_ptr<const Tokenizer> parse_tokenizer(std::string bytes, const std::string& name) {
-  const std::optional<TokenizerType> type = tokenizer_type(bytes);
+namespace {
+
+// Files that belong to this one are looked for in `directory`, where there is one.
+std::shared_ptr<const Tokenizer> parse(std::string bytes, const std::string& name,
+                                       const std::optional<std::filesystem::path>& directory) {
   if (bytes.empty()) {
-    throw UserError(name + ": is empty; expected a dictionary or a sentencepiece model");
+    throw UserError(name +
+                    ": is empty; expected a dictionary, a sentencepiece model or a BPE vocabulary");
   }
+  const std::optional<TokenizerType> type = tokenizer_type(bytes);
   if (!type) {
-    throw UserError(
-        name + ": is neither a dictionary (lines of \"word count\") nor a sentencepiece model");
+    throw UserError(name +
+                    ": is neither a dictionary (lines of \"word count\") nor a sentencepiece model "
+                    "nor a BPE vocabulary");
   }
-  if (*type == TokenizerType::sentencepiece) {
-    return std::make_shared<SentencePieceTokenizer>(std::move(bytes), name);
+  switch (*type) {
+    case TokenizerType::sentencepiece:
+      return std::make_shared<SentencePieceTokenizer>(std::move(bytes), name);
+    case TokenizerType::bpe:
+      return std::make_shared<BpeTokenizer>(read_bpe(bytes, name, directory));
+    case TokenizerType::word:
+      break;
   }
   return std::make_shared<WordTokenizer>(std::move(bytes), name);
 }
 
+}  // namespace
+
+std::shared_ptr<const Tokenizer> parse_tokenizer(std::string bytes, const std::string& name) {
+  return parse(std::move(bytes), name, std::nullopt);
+}
+
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  return parse_tokenizer(read_file(path), path.string());
+  std::error_code error;  // what cannot be looked up cannot be read, which says why
+  if (std::filesystem::is_directory(path, error)) {
+    return std::make_shared<BpeTokenizer>(read_bpe_directory(path));
+  }
+  return parse(read_file(path), path.string(), path.parent_path());
 }
 
 }  // namespace transnormer

@@ -4,15 +4,20 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "config/listing.h"
 #include "config/load.h"
+#include "config/markdown.h"
 #include "config/names.h"
 #include "log/console.h"
+#include "log/hparams.h"
 #include "train/space.h"
 #include "util/error.h"
 #include "util/file.h"
+#include "util/shown_path.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -23,6 +28,7 @@ constexpr const char* kConfigFile = "config.json";
 constexpr const char* kLogFile = "train.log";
 constexpr const char* kMetricsFile = "metrics.jsonl";
 constexpr const char* kTensorboardDirectory = "tensorboard";
+constexpr const char* kHparamsDirectory = "hparams";
 
 std::int64_t count_parameters(const TransNormer& model) {
   std::int64_t sum = 0;
@@ -43,9 +49,9 @@ std::string model_summary(const TrainingRun& run) {
 std::string work_summary(const TrainingRun& run) {
   const TrainConfig& train = run.config.train;
   return "training: " + format_count(run.total_steps) + " updates of " +
-         format_count(train.global_batch_size) + " samples (" +
-         format_count(micro_batch_size(run.config.train, run.world)) + " a pass) on " +
-         run.state.device + ", " + to_string(train.precision) + ", " +
+         format_count(train.global_batch_size) + " samples (" + format_count(run.micro_batch.size) +
+         " a pass" + (run.micro_batch.origin.empty() ? "" : ", " + run.micro_batch.origin) +
+         ") on " + run.state.device + ", " + to_string(train.precision) + ", " +
          format_count(run.state.threads) + (run.state.threads == 1 ? " thread" : " threads");
 }
 
@@ -91,13 +97,50 @@ std::int64_t cut_back(TrainingRun& run) {
   return log::cut_metrics_after(run.directory.path() / kMetricsFile, keep);
 }
 
+log::SettingValue setting_value(const std::string& json) {
+  const auto value = nlohmann::json::parse(json);
+  if (value.is_boolean()) {
+    return value.get<bool>();
+  }
+  if (value.is_number()) {
+    return value.get<double>();
+  }
+  return value.is_string() ? value.get<std::string>() : json;
+}
+
+// A run's name is no setting: it would be told as what makes runs differ.
+log::Settings settings_of(const Config& config) {
+  log::Settings settings;
+  for (const FieldRow& row : list_fields(config)) {
+    if (row.key != "run_name") {
+      settings.emplace_back(row.key, setting_value(row.value));
+    }
+  }
+  return settings;
+}
+
+std::optional<log::ValidEvent> best_so_far(const TrainingState& state) {
+  if (state.best_step < 0) {
+    return std::nullopt;
+  }
+  return log::ValidEvent{
+      .step = state.best_step,
+      .loss = state.best_valid_loss,
+      .figures = {state.best_valid_figures.begin(), state.best_valid_figures.end()}};
+}
+
 Events open_sinks(const TrainingRun& run, const log::StillOurs& still_ours) {
   const fs::path& directory = run.directory.path();
   std::vector<std::unique_ptr<log::EventSink>> files;
   files.push_back(log::make_jsonl_sink(directory / kMetricsFile, still_ours));
   if (run.config.log.tensorboard) {
-    files.push_back(
-        log::make_tensorboard_sink(directory / kTensorboardDirectory, run.state.step, still_ours));
+    const fs::path tensorboard = directory / kTensorboardDirectory;
+    files.push_back(log::make_tensorboard_sink(tensorboard, run.state.step, still_ours));
+    files.push_back(log::make_hparams_sink(tensorboard / kHparamsDirectory,
+                                           {.settings = settings_of(run.config),
+                                            .first_step = run.state.step,
+                                            .best_so_far = best_so_far(run.state),
+                                            .still_ours = still_ours}));
   }
   return {log::make_console_sink(), std::move(files)};
 }
@@ -124,9 +167,11 @@ Events begin_writing(TrainingRun& run) {
     log::info(run.world.describe());
   }
   log::info(work_summary(run));
+  log::info("run directory: " + shown_path(directory));
   const std::int64_t step = run.state.step;
-  events.note(step, run.resumed ? "resumed" : "started",
-              run.origin + " in run directory " + directory.string());
+  events.note(step, run.resumed ? "resumed" : "started", run.origin);
+  events.emit(
+      log::TextEvent{.step = step, .name = "config", .markdown = config_markdown(run.config)});
   for (const log::NoteEvent& note : run.notes) {
     events.note(step, note.name, note.message, note.level);
   }

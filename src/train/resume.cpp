@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "config/load.h"
+#include "config/splits.h"
 #include "ops/trust/trust.h"
 #include "optim/schedule.h"
 #include "train/ending.h"
@@ -56,6 +57,20 @@ bool is_place_of_a_file(const std::string& key) {
 
 std::string describe(const ConfigChange& change) {
   return change.key + ": " + change.before + " when it was saved, " + change.after + " now";
+}
+
+// data.valid may change, but not whether a part of data.train stands for it.
+std::optional<std::string> moved_holdout(const DataConfig& saved, const DataConfig& now) {
+  const bool was_held_out = held_out_share(saved) > 0;
+  if (saved.holdout != now.holdout || was_held_out == (held_out_share(now) > 0)) {
+    return std::nullopt;
+  }
+  return was_held_out
+             ? "data.valid: is given now, and was not when it was saved, so that "
+               "data.holdout kept a part of data.train, which a resumed run must not "
+               "train on; leave data.valid out"
+             : "data.valid: was given when it was saved, so that data.holdout took nothing "
+               "from data.train; give it again";
 }
 
 bool is_cause_of_rate(const std::string& key) {
@@ -145,6 +160,11 @@ void record_environment(TrainingState& state, at::Device device, std::int64_t ra
 std::vector<std::string> compare_settings(const StartingPoint& start, const Config& config,
                                           const TrainingState& now) {
   const Checkpoint& checkpoint = *start.checkpoint;
+  if (checkpoint.is_average()) {
+    throw UserError(checkpoint.path().string() +
+                    ": an average of weights, without an optimizer's state to go on with; start "
+                    "from its weights by --init-from");
+  }
   std::vector<std::string> warnings;
   std::vector<std::string> faults;
   for (const ConfigChange& change : config_changes(checkpoint.config(), config)) {
@@ -157,6 +177,9 @@ std::vector<std::string> compare_settings(const StartingPoint& start, const Conf
       faults.push_back(describe(change) + ", and a resumed run must not change it; undo that or " +
                        start.way_to_start_anew + " to train anew");
     }
+  }
+  if (const auto fault = moved_holdout(checkpoint.config().data, config.data)) {
+    faults.push_back(*fault);
   }
   if (!faults.empty()) {
     throw UserError(faults);
@@ -219,7 +242,8 @@ std::optional<std::string> jump_of_rate(const Config& saved, const Config& confi
 bool learns_otherwise(const Config& saved, const Config& config) {
   const std::vector<ConfigChange> changes = config_changes(saved, config);
   return std::any_of(changes.begin(), changes.end(), [](const ConfigChange& change) {
-    return change.key.starts_with("optimizer.") || change.key.starts_with("schedule.");
+    return (change.key.starts_with("optimizer.") && change.key != "optimizer.ema") ||
+           change.key.starts_with("schedule.");
   });
 }
 

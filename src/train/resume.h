@@ -38,7 +38,8 @@ struct StartingPoint {
 void record_environment(TrainingState& state, at::Device device, std::int64_t ranks);
 
 // Compares with the run that was saved. Returns a warning for each difference that may change the
-// bits of what follows; throws UserError that names every one that must not change. Places of files
+// bits of what follows; throws UserError that names every one that must not change, or where the
+// checkpoint is an average, which has no optimizer's state. Places of files
 // are judged by content: same_tokenizer(), require_same_data().
 [[nodiscard]] std::vector<std::string> compare_settings(const StartingPoint& start,
                                                         const Config& config,

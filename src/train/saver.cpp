@@ -9,6 +9,7 @@
 #include "log/console.h"
 #include "train/divergence.h"
 #include "util/error.h"
+#include "util/shown_path.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -28,6 +29,10 @@ std::string in_seconds(double seconds) {
 std::int64_t last_sound_step(const TrainingRun& run) {
   const std::optional<double> guessing = run.task->loss_of_guessing(*run.model);
   return guessing && is_loss_high(*guessing, run.state) ? run.state.low_loss_step : -1;
+}
+
+std::vector<NamedTensor> average_of(const TrainingRun& run) {
+  return run.average ? run.average->named(named_tensors(*run.model)) : std::vector<NamedTensor>{};
 }
 
 }  // namespace
@@ -68,6 +73,7 @@ void Saver::join() {
 void Saver::prepare_snapshot() {
   try {
     snapshot_.model = make_room(named_tensors(*run_.model));
+    snapshot_.average = make_room(average_of(run_));
     make_optimizer_room();
   } catch (const std::exception&) {  // the first save tells
   }
@@ -111,9 +117,11 @@ bool Saver::is_shared() const {
 // The memory is found before anything is asked of other ranks, which cannot be asked twice.
 void Saver::take_snapshot() {
   const std::vector<NamedTensor> model = named_tensors(*run_.model);
+  const std::vector<NamedTensor> average = average_of(run_);
   if (in_background_) {
     try {
       copy_tensors(model, snapshot_.model);
+      copy_tensors(average, snapshot_.average);
       make_optimizer_room();
     } catch (const std::exception& error) {
       in_background_ = false;
@@ -125,6 +133,7 @@ void Saver::take_snapshot() {
   }
   if (!in_background_) {
     snapshot_.model = model;
+    snapshot_.average = average;
   }
   // What is spread over ranks is whole in a copy only.
   if (in_background_ || is_shared()) {
@@ -162,7 +171,8 @@ void Saver::write() {
                                      .optimizer = snapshot_.optimizer,
                                      .state = snapshot_.state,
                                      .tokenizer = *run_.task->tokenizer(),
-                                     .unigram_counts = run_.unigram_counts},
+                                     .unigram_counts = run_.unigram_counts,
+                                     .average = snapshot_.average},
                                     on_stage);
     tidy();
   } catch (...) {  // no memory, too: none of it ends a training
@@ -211,7 +221,7 @@ void Saver::report() {
   const std::int64_t step = snapshot_.state.step;
   if (!outcome_.fault) {
     events_.note(step, "saved",
-                 "saved " + outcome_.path.string() + " in " + in_seconds(outcome_.seconds) +
+                 "saved " + shown_path(outcome_.path, 40) + " in " + in_seconds(outcome_.seconds) +
                      ", training waited " + in_seconds(waited_s_));
     return;
   }

@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/load.h"
+#include "config/splits.h"
 #include "task/objective.h"
 #include "util/error.h"
 #include "util/file.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 bool validates(const Config& config) {
-  return config.validation.every > 0 && !config.data.valid.empty();
+  return config.validation.every > 0 && has_valid(config.data);
 }
 
 std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start) {

@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kLastWords{7};
 BatchLoader make_loader(const TrainingRun& run) {
   const Config& config = run.config;
   return BatchLoader(run.task, {.global_batch_size = config.train.global_batch_size,
-                                .micro_batch_size = micro_batch_size(run.config.train, run.world),
+                                .micro_batch_size = run.micro_batch.size,
                                 .shares = run.world.samples().size(),
                                 .share = run.world.samples().rank(),
                                 .parts = run.world.sequence().size(),
@@ -90,7 +90,7 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
       statistics_(run.optimizer->parameters(), parameter_groups(*run.model)),
       saver_(run, events),
       meter_(run.state.elapsed_s),
-      bar_("train", run.total_steps, run.state.step, log::is_terminal()),
+      bar_("train", run.total_steps, run.state.step, log::draws_bars()),
       saved_step_(run.world.word_of_first([&] { return is_saved(run) ? "saved" : "new"; }) ==
                           "saved"
                       ? run.state.step
@@ -144,6 +144,9 @@ bool TrainingLoop::make_update() {
   if (is_to_be_applied(update)) {
     std::swap(state_.gradient_moments, update.moments);
     step_.apply(update.measured, update.lr);
+    if (run_.average) {
+      run_.average->update();
+    }
     applied_step_ = state_.step + 1;
   }
   count(update);
@@ -356,7 +359,11 @@ void TrainingLoop::wait_for_a_sound_state(const std::string& fault, bool tell) {
 bool TrainingLoop::validate() {
   const auto began = std::chrono::steady_clock::now();
   auto report = transnormer::validate(run_, is_stop_requested);
-  if (!report) {
+  std::optional<Report> of_average;
+  if (report && run_.average) {
+    of_average = validate_average(run_, is_stop_requested);
+  }
+  if (!report || (run_.average && !of_average)) {
     std::vector<double> wishes = wishes_of_this_rank();
     run_.world.all().sum(wishes);
     agree(wishes);
@@ -368,6 +375,12 @@ bool TrainingLoop::validate() {
   event.tokens = state_.tokens;
   event.loss = report->loss;
   event.figures = std::move(report->figures);
+  if (of_average) {
+    event.figures.emplace_back("ema_loss", of_average->loss);
+    for (const auto& [name, value] : of_average->figures) {
+      event.figures.emplace_back("ema_" + name, value);
+    }
+  }
   event.elapsed_s = meter_.elapsed_s();
   event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   events_.emit(event);

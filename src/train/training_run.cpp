@@ -5,24 +5,23 @@
 #include "config/load.h"
 #include "dist/watch.h"
 #include "model/attention/registry.h"
-#include "model/footprint.h"
-#include "model/graphed_pass.h"
 #include "model/model_size.h"
 #include "model/weights.h"
 #include "ops/runtime/device.h"
-#include "ops/runtime/device_memory.h"
 #include "ops/runtime/nccl.h"
+#include "optim/no_decay.h"
 #include "optim/registry.h"
-#include "task/batch_loader.h"
 #include "task/objective.h"
 #include "train/divergence.h"
 #include "train/ending.h"
 #include "train/prompts.h"
 #include "train/resume.h"
 #include "train/start.h"
+#include "train/training_memory.h"
 #include "train/validation.h"
 #include "util/error.h"
 #include "util/processors.h"
+#include "util/shown_path.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -52,6 +51,9 @@ void require_that_ranks_fit(const Config& config, const dist::World& world) {
                     " samples cannot be split into equal shares for " + format_count(ranks) +
                     " ranks; set a multiple of " + format_count(ranks) +
                     ", or start another number of processes");
+  }
+  if (config.distributed.shard_optimizer) {
+    require_shareable(config.optimizer, world.size());
   }
   const auto faults = unfit_for_sequence_parallel(config.model, config.data.tokens_per_sample,
                                                   config.distributed.sequence_parallel);
@@ -97,54 +99,22 @@ std::string difference(const std::string& first, const std::string& other) {
   return "has another config: " + keys + "; start all processes with the same";
 }
 
-// Weights and optimizer are surely needed; of the rest the estimate is good to some 30 %. Processes
-// on one machine share its memory. Returns whether there is room for a copy of weights and
-// optimizer, too.
-bool require_memory(const Config& config, const Task& task, at::Device device,
-                    const dist::World& world) {
-  const ModelSize size = model_size(config, task.tokenizer().get());
-  const std::int64_t length = task.sample_length();
-  const OptimizerShape optimizer{.state_slots = state_slots(config.optimizer)};
-  require_memory_for_training(config.model, size, optimizer, device);
-  const BatchLoader::Options batches_held{.global_batch_size = config.train.global_batch_size,
-                                          .micro_batch_size = micro_batch_size(config.train, world),
-                                          .shares = world.samples().size(),
-                                          .equal_rows = GraphedPass::possible(device)};
-  MemoryEstimate estimate =
-      training_memory(config.model, size, optimizer,
-                      {.sequences = batches_held.micro_batch_size,
-                       .length = length / world.sequence().size(),
-                       .compute = ops::scalar_type(config.train.precision),
-                       .activation_checkpointing = config.train.activation_checkpointing});
-  const double whole_state = estimate.optimizer;
-  if (config.distributed.shard_optimizer) {
-    estimate.optimizer /= world.size();
-  }
-  // Rank 0 gathers what is spread to save it.
-  const double gathered = config.distributed.shard_optimizer && world.is_first() ? whole_state : 0;
-  const double needed = estimate.total() - 0.3 * estimate.activations + gathered;
-  const double batches = BatchLoader::held_bytes(batches_held, task.bytes_per_sample());
-  const int here = world.launch().local_size;
-  const std::string of_one = here == 1 ? "" : " for each of " + format_count(here) + " processes";
-  const double machine = ops::device_memory_bytes(at::kCPU) / here;
-  const bool shared = device.is_cpu();  // the memory of batches and model is the same
-  const double beside = shared ? needed : 0;
-  if (batches + beside > machine && (batches > estimate.activations || !shared)) {
-    throw UserError("train.global_batch_size: " + format_count(config.train.global_batch_size) +
-                    " samples of " + format_count(length) + " tokens would take about " +
-                    format_bytes(batches) + " for the tokens of the updates held ready, " +
-                    format_bytes(batches + beside) + " in all, the machine has " +
-                    format_bytes(machine) + of_one + "; set a smaller global_batch_size");
-  }
-  const double there = ops::device_memory_bytes(device) / (shared ? here : 1);
-  if (needed + (shared ? batches : 0) > there) {
-    throw UserError("train.micro_batch_size: " + format_count(batches_held.micro_batch_size) +
-                    " sequences of " + format_count(length) + " tokens would take about " +
-                    format_bytes(estimate.total()) + ", " + device.str() + " has " +
-                    format_bytes(there) + of_one +
-                    "; set a smaller micro_batch_size (the result stays the same)");
-  }
-  return (shared ? estimate.total() : 0) + batches + estimate.snapshot <= machine;
+TrainingShape shape_of(const Config& config, const Task& task) {
+  return {.size = model_size(config, task.tokenizer().get()),
+          .length = task.sample_length(),
+          .bytes_per_sample = task.bytes_per_sample()};
+}
+
+// What an earlier start chose by itself; 0: none, or for another device.
+std::int64_t saved_micro_batch(const StartingPoint& start, const std::string& device) {
+  return start.checkpoint && start.checkpoint->state().device == device
+             ? start.checkpoint->state().micro_batch_size
+             : 0;
+}
+
+// For a resume.
+void keep_micro_batch(TrainingRun& run) {
+  run.state.micro_batch_size = run.config.train.micro_batch_size < 0 ? run.micro_batch.size : 0;
 }
 
 // Of each tensor; differs where any bit does, but for chance.
@@ -194,6 +164,27 @@ void note_validation_kind(TrainingRun& run) {
   }
 }
 
+// A checkpoint from before it was switched on has none.
+void load_average(TrainingRun& run, const Checkpoint& checkpoint) {
+  const std::string step = format_count(run.state.step);
+  if (!run.average) {
+    if (checkpoint.has_average()) {
+      run.warnings.push_back(
+          "optimizer.ema: the running mean of the weights that the checkpoint of "
+          "step " +
+          step + " holds is dropped, since it is 0 now");
+    }
+    return;
+  }
+  if (checkpoint.has_average()) {
+    checkpoint.load_average_into(run.average->named(named_tensors(*run.model)));
+    return;
+  }
+  run.average->restart();
+  run.warnings.push_back("optimizer.ema: the running mean of the weights starts at step " + step +
+                         " as the weights are there, since the checkpoint holds none");
+}
+
 }  // namespace
 
 void start_from(TrainingRun& run, const StartingPoint& start) {
@@ -210,6 +201,7 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
   if (checkpoint.config().train.precision == Precision::fp16) {
     run.scaler.restore(run.state.loss_scale, run.state.scale_growth_count);
   }
+  keep_micro_batch(run);
   run.unigram_counts = checkpoint.unigram_counts();
   run.resumed = true;
   run.damaged = start.damaged;
@@ -217,10 +209,10 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
     run.forked_from = checkpoint.path();
   }
   run.way_to_go_on = start.way_to_go_on;
-  run.origin = "resumed from " + checkpoint.path().string() + " (step " +
-               format_count(run.state.step) + ", " + format_count(run.state.tokens) +
-               " tokens seen)";
+  run.origin = "resumed from " + shown_path(checkpoint.path()) + " (step " +
+               format_count(run.state.step) + ")";
   carry_on(run, checkpoint.config());
+  load_average(run, checkpoint);
   note_validation_kind(run);
   // A run that ended goes on where what ended it was raised.
   if (run.state.finished) {
@@ -233,9 +225,13 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
 void start_anew(TrainingRun& run) {
   initialize(*run.model, static_cast<std::uint64_t>(run.config.train.seed));
   run.optimizer->reset();
+  if (run.average) {
+    run.average->restart();
+  }
   run.scaler = LossScaler(run.config.train.precision == Precision::fp16);
   run.state = {};
   record_environment(run.state, run.device, run.world.size());
+  keep_micro_batch(run);
   run.resumed = false;
   run.damaged.clear();
   run.origin = "started";
@@ -243,11 +239,6 @@ void start_anew(TrainingRun& run) {
   run.state.tokenizer_digest = run.task->tokenizer()->digest();
   run.unigram_counts = run.task->token_counts();
   note_validation_kind(run);
-}
-
-std::int64_t micro_batch_size(const TrainConfig& config, const dist::World& world) {
-  return config.micro_batch_size > 0 ? config.micro_batch_size
-                                     : config.global_batch_size / world.samples().size();
 }
 
 void require_equal_weights(const TrainingRun& run) {
@@ -286,7 +277,10 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   require_same_text(world, task);
   const std::int64_t total = total_steps(config.train, task.samples());
   warn_of_warmup(config, total, warnings);
-  const bool saves_in_background = require_memory(config, task, device, world);
+  const TrainingMemory memory(config, shape_of(config, task), device, world);
+  MicroBatch micro_batch = choose_micro_batch(config, memory, device, world,
+                                              saved_micro_batch(start.point, state.device));
+  const bool saves_in_background = memory.require(micro_batch.size);
   if (!saves_in_background) {
     warnings.emplace_back(
         "the memory has no room for a copy of weights and optimizer, so training waits while a "
@@ -296,6 +290,10 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   auto optimizer = make_optimizer(named_tensors(*model), config.optimizer,
                                   config.distributed.shard_optimizer ? world.all() : dist::Group());
 
+  for (std::string& line : idle_globs(config.optimizer.no_decay, optimizer->parameters())) {
+    warnings.push_back(std::move(line));
+  }
+
   auto run = std::make_unique<TrainingRun>(
       TrainingRun{.config = config,
                   .device = device,
@@ -303,12 +301,16 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
                   .directory = std::move(start.directory),
                   .task = std::move(start.task),
                   .total_steps = total,
+                  .micro_batch = std::move(micro_batch),
                   .model = std::move(model),
                   .optimizer = std::move(optimizer),
                   .scaler = LossScaler(config.train.precision == Precision::fp16),
                   .state = std::move(state),
                   .saves_in_background = saves_in_background,
                   .warnings = std::move(warnings)});
+  if (config.optimizer.ema > 0) {
+    run->average = std::make_unique<WeightAverage>(run->optimizer->flat(), config.optimizer.ema);
+  }
   if (start.point.checkpoint) {
     start_from(*run, start.point);
   } else {
@@ -318,6 +320,11 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   run->warnings.insert(run->warnings.end(), of_prompts.begin(), of_prompts.end());
   require_equal_weights(*run);
   throw_if_stopped();
+  if (config.train.micro_batch_size < 0 && !device.is_cpu() &&
+      run->micro_batch.origin != MicroBatch::kAsBefore) {
+    try_micro_batch(*run);
+  }
+  keep_micro_batch(*run);
   return run;
 }
 

@@ -15,8 +15,10 @@
 #include "model/transnormer.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "optim/weight_average.h"
 #include "task/task.h"
 #include "train/events.h"
+#include "train/micro_batch.h"
 #include "train/resume.h"
 #include "train/trainer.h"
 
@@ -30,8 +32,10 @@ struct TrainingRun {
   std::shared_ptr<const Task> task;
   std::vector<std::int64_t> unigram_counts = {};
   std::int64_t total_steps = 0;  // that training ends with
+  MicroBatch micro_batch = {};
   std::shared_ptr<TransNormer> model;
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<WeightAverage> average = {};  // of the weights; null without optimizer.ema
   LossScaler scaler;
   TrainingState state;
   bool saves_in_background = true;  // the machine has room for a copy of what is saved
@@ -45,9 +49,6 @@ struct TrainingRun {
   std::vector<std::string> warnings;              // of the set-up, for people
   std::vector<log::NoteEvent> notes = {};         // of the set-up, for scripts too
 };
-
-// Sequences that a rank passes through the model at a time.
-[[nodiscard]] std::int64_t micro_batch_size(const TrainConfig& config, const dist::World& world);
 
 // Chooses device and threads, locks the run directory, decides where to start, prepares the data,
 // makes the model. Until begin_writing() nothing of a former run is changed, but that what a killed

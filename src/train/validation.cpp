@@ -37,7 +37,7 @@ std::string describe_part(std::int64_t tokens) {
 
 std::optional<Report> validate(const TrainingRun& run, const std::function<bool()>& should_stop) {
   const Config& config = run.config;
-  log::ProgressBar bar("validate", run.task->validation_size(), 0, log::is_terminal());
+  log::ProgressBar bar("validate", run.task->validation_size(), 0, log::draws_bars());
   const std::optional<Sums> sums = run.task->validate(
       *run.model, {.batch_size = batch_size(run),
                    .compute = ops::scalar_type(config.train.precision),
@@ -53,6 +53,12 @@ ValidationKind validation_kind(const TrainingRun& run) {
   return {.data_digest = task.validation_digest(),
           .context_window = run.config.validation.context_window,
           .tokens = task.validates_in_part() ? task.validation_size() : 0};
+}
+
+std::optional<Report> validate_average(const TrainingRun& run,
+                                       const std::function<bool()>& should_stop) {
+  const WeightAverage::InPlace in_place(*run.average);
+  return validate(run, should_stop);
 }
 
 std::optional<std::string> note_validation_kind(TrainingState& state, const ValidationKind& kind) {

@@ -17,6 +17,10 @@ namespace transnormer {
 [[nodiscard]] std::optional<Report> validate(const TrainingRun& run,
                                              const std::function<bool()>& should_stop);
 
+// The same with the running mean of the weights, of a run that has one.
+[[nodiscard]] std::optional<Report> validate_average(const TrainingRun& run,
+                                                     const std::function<bool()>& should_stop);
+
 // What validations are made on and with.
 struct ValidationKind {
   std::string data_digest;

@@ -15,9 +15,10 @@
 namespace transnormer {
 namespace {
 
-// A line such as "VmHWM:  1234 kB" of /proc/self/status.
-std::int64_t status_bytes(const std::string& key) {
-  std::ifstream status("/proc/self/status");
+// A line such as "VmHWM:  1234 kB" of /proc/self/status, or another file of that kind; 0 where
+// there is none.
+std::int64_t status_bytes(const std::string& key, const char* file = "/proc/self/status") {
+  std::ifstream status(file);
   std::string word;
   while (status >> word) {
     if (word == key) {
@@ -50,6 +51,11 @@ std::int64_t machine_memory_bytes() {
     }
   }
   return bytes;
+}
+
+std::int64_t free_memory_bytes() {
+  const std::int64_t free = status_bytes("MemAvailable:", "/proc/meminfo");
+  return free > 0 ? free + resident_memory_bytes() : machine_memory_bytes();
 }
 
 std::int64_t resident_memory_bytes() {

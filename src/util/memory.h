@@ -7,6 +7,8 @@ namespace transnormer {
 
 // The machine's, or a lower limit of its control groups or of the process (ulimit -v, -d).
 [[nodiscard]] std::int64_t machine_memory_bytes();
+// What the machine could give to processes without swapping, this one's own included.
+[[nodiscard]] std::int64_t free_memory_bytes();
 [[nodiscard]] std::int64_t resident_memory_bytes();
 [[nodiscard]] std::int64_t peak_memory_bytes();
 // Makes the allocator keep what is freed instead of giving it back to the system, so that a

@@ -100,6 +100,37 @@ TEST_F(Save, KilledBeforeTheFirstCheckpointLeavesNone) {
   }
 }
 
+TEST_F(Save, AMeanOfTheWeightsComesAndGoesWithTheRest) {
+  const auto save = [this](SaveStage last) {
+    CheckpointContent content = first_.content();
+    content.average = named_tensors(*second_.model);
+    first_.state.step = 1;
+    (void)save_checkpoint(run_, content, [last](SaveStage passed) {
+      if (passed == last) {
+        ::_exit(kCrashed);
+      }
+    });
+    return 0;
+  };
+  start_anew();
+  for (const SaveStage stage : {SaveStage::model_written, SaveStage::manifest_written}) {
+    ASSERT_EQ(status_of_child([&] { return save(stage); }), kCrashed);
+    (void)RunDirectory(run_);  // what a resume does
+    EXPECT_TRUE(fs::is_empty(checkpoints()));
+  }
+  ASSERT_EQ(status_of_child([&] { return save(SaveStage::renamed); }), kCrashed);
+  const Checkpoint with = Checkpoint::open(run_);
+  ASSERT_TRUE(with.has_average());
+  const auto mean = with.load_model(at::kCPU, Weights::ema);
+  EXPECT_EQ(first_difference(named_tensors(*mean), named_tensors(*second_.model)), "");
+  expect_loads(run_, first_);
+  first_.save(run_, 1);  // takes its place
+  const Checkpoint without = Checkpoint::open(run_);
+  EXPECT_FALSE(without.has_average());
+  EXPECT_THROW((void)without.load_model(at::kCPU, Weights::ema), UserError);
+  EXPECT_EQ(entries(), 1);
+}
+
 TEST_F(Save, KilledWhileItReplacesOneOfTheSameStepLeavesTheOldOrTheNew) {
   for (const SaveStage stage : kStages) {
     SCOPED_TRACE(static_cast<int>(stage));

@@ -50,6 +50,7 @@ TrainingState full_state() {
   state.ranks = 4;
   state.divergence_retries = 2;
   state.samples_passed_over = 64;
+  state.micro_batch_size = 8;
   state.device = "cpu";
   state.build = "build";
   state.train_data_digest = "digest";

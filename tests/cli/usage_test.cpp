@@ -65,6 +65,69 @@ TEST_F(Usage, UnknownOptionsNameTheKeyThatWasMeant) {
   expect_refused(workspace(), {"generate", "run", "--promt", "x"}, {"did you mean --prompt?"});
 }
 
+TEST_F(Usage, WhatOtherTrainersCallAnOptionNamesOurs) {
+  const std::vector<std::pair<Arguments, std::string>> cases{
+      {{"--learning-rate", "1e-3"}, "--set optimizer.lr=1e-3?"},
+      {{"--steps", "100"}, "--set train.steps=100?"},
+      {{"--max_steps=7"}, "--set train.steps=7?"},
+      {{"--epochs", "3"}, "--set train.max_epochs=3?"},
+      {{"--batch-size", "8"},
+       "--set train.global_batch_size=8, --set train.micro_batch_size=8 or --set "
+       "validation.batch_size=8?"},
+      {{"--layers", "2"}, "--set model.layers=2?"},
+      {{"--warmup-step", "5"}, "--set schedule.warmup_steps=5?"},
+      {{"--bf16"}, "--precision bf16?"},
+      {{"--output_dir", "x"}, "--run-dir x?"},
+      {{"--precison", "bf16"}, "--precision?"}};
+  for (const auto& [words, meant] : cases) {
+    Arguments arguments{"train", "tiny.json"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    expect_refused(workspace(), arguments, {"did you mean " + meant});
+  }
+  expect_refused(workspace(), {"generate", "run", "--tempature", "1"},
+                 {"did you mean --temperature?"});
+  // Options are not offered where the command has none of them.
+  expect_refused(workspace(), {"prepare", "tiny.json", "--output_dir", "x"},
+                 {"unknown option --output_dir (see --help)"});
+}
+
+TEST_F(Usage, CommandsThatAreMisspelledNameTheOneThatWasMeant) {
+  expect_refused(workspace(), {"trian", "tiny.json"}, {"did you mean \"transnormer train\"?"});
+  expect_refused(workspace(), {"tokenizer", "encod", "x"},
+                 {"did you mean \"transnormer tokenizer encode\"?"});
+}
+
+TEST_F(Usage, KeysByOtherNamesAndOfSeveralSectionsNameWhatWasMeant) {
+  const auto refused = [](const std::string& set, const std::string& fault) {
+    expect_refused(workspace(), {"train", "tiny.json", "--set", set}, {fault});
+  };
+  refused("lr=1", "did you mean \"optimizer.lr\" (a number");
+  refused("train.batch_size=8", "did you mean \"train.global_batch_size\" (an integer");
+  refused("optimizer.learning_rate=1", "did you mean \"optimizer.lr\"");
+  refused("every=5", "did you mean \"validation.every\", \"checkpoint.every\" or \"log.every\"?");
+}
+
+TEST_F(Usage, ANumberedGpuPointsToTheEnvironment) {
+  const std::string hint =
+      "to use that GPU set CUDA_VISIBLE_DEVICES=1 in the environment, and \"cuda\"";
+  expect_refused(workspace(), {"train", "tiny.json", "--device", "cuda:1"}, {hint});
+  expect_refused(workspace(), {"train", "tiny.json", "--set", "train.device=cuda:1"}, {hint});
+}
+
+TEST_F(Usage, LinesOfATrainingFitATerminal) {
+  const std::string deep = std::string(70, 'd') + "/run";
+  for (const std::string& directory : {deep, (workspace() / deep).string() + "-absolute"}) {
+    for (const char* steps : {"train.steps=4", "train.steps=6"}) {  // begun, and gone on with
+      const Outcome outcome =
+          workspace().run({"train", "tiny.json", "--run-dir", directory, "--set", steps});
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      for (const std::string& line : lines_of(outcome.err)) {
+        EXPECT_LE(line.size(), 100U) << line;
+      }
+    }
+  }
+}
+
 TEST_F(Usage, NumbersAreDecimalAndInRange) {
   for (const auto& [option, value] :
        {std::pair("--seed", "18446744073709551616"), std::pair("--seed", "-1"),

@@ -86,11 +86,39 @@ TEST(ConfigCheck, PatienceNeedsValidations) {
   EXPECT_THAT(warnings_of({"validation.patience=3", "data.valid=x"}), IsEmpty());
 }
 
+TEST(ConfigCheck, AHoldoutBesideAValidTextOrWithoutATrainingTextIsAWarning) {
+  const Sets held_out{"data.train=x", "data.holdout=0.1", "validation.patience=3"};
+  EXPECT_THAT(warnings_of(held_out), IsEmpty());
+  Sets beside = held_out;
+  beside.emplace_back("data.valid=y");
+  EXPECT_THAT(warnings_of(beside),
+              ElementsAre(HasSubstr("data.holdout: never acts beside data.valid")));
+  EXPECT_THAT(warnings_of({"data.holdout=0.1"}),
+              ElementsAre(HasSubstr("data.holdout: never acts without data.train")));
+  EXPECT_EQ(faults_of("{}", {"data.holdout=1"}).size(), 1U);
+}
+
 TEST(ConfigCheck, AWarmUpBeyondTheEndIsAWarning) {
   EXPECT_THAT(warnings_of({"train.steps=100", "schedule.warmup_steps=101"}),
               ElementsAre(HasSubstr("schedule.warmup_steps: the warm-up of 101 updates")));
   EXPECT_THAT(warnings_of({"train.steps=100", "schedule.warmup_steps=100"}), IsEmpty());
   EXPECT_THAT(warnings_of({"train.steps=0"}), IsEmpty());
+}
+
+TEST(ConfigCheck, AFallAtTheEndThatBeginsWithinTheWarmUpIsAWarning) {
+  const auto warned = [](const std::string& name, const std::string& warmup,
+                         const std::string& decay) {
+    return warnings_of({"train.steps=100", "schedule.name=" + name,
+                        "schedule.warmup_steps=" + warmup, "schedule.decay_steps=" + decay});
+  };
+  EXPECT_THAT(warned("wsd", "30", "71"),
+              ElementsAre(HasSubstr("schedule.decay_steps: the fall of 71 updates to the end at "
+                                    "train.steps 100 begins before the warm-up of 30 ends")));
+  EXPECT_THAT(warned("wsd", "30", "70"), IsEmpty());
+  EXPECT_THAT(warned("wsd", "91", "0"), ElementsAre(HasSubstr("the fall of 10 updates")));
+  EXPECT_THAT(warned("wsd", "90", "0"), IsEmpty());
+  EXPECT_THAT(warned("cosine", "30", "71"), IsEmpty());
+  EXPECT_THAT(warned("wsd", "101", "0"), ElementsAre(HasSubstr("schedule.warmup_steps")));
 }
 
 TEST(ConfigCheck, TheLeastLearningRateIsAtMostThePeak) {
@@ -106,6 +134,15 @@ TEST(ConfigCheck, ATokenizerToMakeFitsTheModel) {
   EXPECT_THAT(faults_of(model, {"tokenizer.vocab_size=101"}),
               ElementsAre(HasSubstr("101; expected at most model.vocab_size, 100")));
   EXPECT_THAT(faults_of(model, {"tokenizer.vocab_size=101", "tokenizer.path=a.model"}), IsEmpty());
+}
+
+TEST(ConfigCheck, OnlyBytePairsKeepLineEnds) {
+  const std::string keep = R"({"data": {"line_end": "keep"}})";
+  EXPECT_THAT(faults_of(keep), ElementsAre("x.json:1: data.line_end: \"keep\" needs tokenizer.type "
+                                           "\"bpe\"; expected \"eos\" or \"none\" with \"word\""));
+  EXPECT_THAT(faults_of(keep, {"tokenizer.type=sentencepiece", "tokenizer.path=a.model"}),
+              ElementsAre(HasSubstr("with \"sentencepiece\"")));
+  EXPECT_THAT(faults_of(keep, {"tokenizer.type=bpe"}), IsEmpty());
 }
 
 TEST(ConfigCheck, DoesNotJudgeWhatIsFaultyByItself) {

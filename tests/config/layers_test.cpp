@@ -47,7 +47,7 @@ TEST(ConfigFiles, MayIncludeEachOtherInChainsThatEnd) {
   EXPECT_THAT(faults_of_file(dir.path() / "1"), testing::IsEmpty());
   write_chain(2000);
   EXPECT_THAT(faults_of_file(dir.path() / "1"),
-              ElementsAre(AllOf(HasSubstr("/32: include: \"33\""), HasSubstr("more than 32"))));
+              ElementsAre(AllOf(HasSubstr("/32:1: include: \"33\""), HasSubstr("more than 32"))));
   // The same files, first met one by one from the end.
   std::string all;
   for (int i = 40; i >= 1; --i) {
@@ -56,6 +56,16 @@ TEST(ConfigFiles, MayIncludeEachOtherInChainsThatEnd) {
   write_chain(40);
   EXPECT_THAT(faults_of_file(dir.write("top", R"({"include": [)" + all + "]}")),
               testing::Contains(HasSubstr("more than 32")));
+}
+
+TEST(ConfigFiles, ThatAreMissingAreToldWithWhatIncludesThemAndWhere) {
+  const TemporaryDirectory dir;
+  dir.write("parts/middle.json", "{\n\n\"include\": [\"none.json\"]}");
+  const auto top = dir.write("top.json", "{\n\"include\": \"parts/middle.json\"}");
+  EXPECT_THAT(faults_of_file(top),
+              ElementsAre((dir.path() / "parts/middle.json").string() +
+                          ":3: include: " + (dir.path() / "parts/none.json").string() +
+                          ": cannot be read: No such file or directory"));
 }
 
 TEST(ConfigFiles, AreOfALimitedSize) {

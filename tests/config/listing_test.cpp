@@ -1,5 +1,6 @@
 #include "config/listing.h"
 
+#include "config/aliases.h"
 #include "config/support.h"
 
 namespace transnormer {
@@ -32,14 +33,54 @@ TEST(KeysNamed, AreFoundByAllOfTheKeyOrItsLastPart) {
   EXPECT_THAT(keys_named("every"),
               ElementsAre("validation.every", "checkpoint.every", "log.every"));
   EXPECT_THAT(keys_named("micro-batch-size"), ElementsAre("train.micro_batch_size"));
-  EXPECT_THAT(keys_named("optimizer"), testing::IsEmpty());
+  EXPECT_THAT(keys_named("distributed"), testing::IsEmpty());
   EXPECT_THAT(keys_named(""), testing::IsEmpty());
+}
+
+TEST(KeysNamed, AreFoundByWhatOtherTrainersCallThem) {
+  using testing::ElementsAre;
+  EXPECT_THAT(keys_named("learning-rate"), ElementsAre("optimizer.lr"));
+  EXPECT_THAT(keys_named("n_embd"), ElementsAre("model.dim"));
+  EXPECT_THAT(
+      keys_named("batch-size"),
+      ElementsAre("train.global_batch_size", "train.micro_batch_size", "validation.batch_size"));
+}
+
+TEST(Aliases, StandForKeysThatThereAreAndForNoneOfTheirNames) {
+  const std::vector<FieldRow> rows = list_all_fields();
+  for (const std::string& word : all_aliases()) {
+    for (const std::string& key : keys_called(word)) {
+      EXPECT_NE(find_row(rows, key), nullptr) << word << " stands for " << key;
+    }
+    const auto named = std::find_if(rows.begin(), rows.end(), [&](const FieldRow& row) {
+      return row.key.ends_with("." + word);
+    });
+    const std::vector<std::string> keys = keys_called(word);
+    if (named != rows.end()) {
+      EXPECT_THAT(keys, testing::Contains(named->key)) << word << " is a key's own name";
+    }
+  }
+}
+
+TEST(KeysNearlyNamed, TakeFewWrongLetters) {
+  using testing::ElementsAre;
+  EXPECT_THAT(keys_nearly_named("warmup-step"), ElementsAre("schedule.warmup_steps"));
+  EXPECT_THAT(keys_nearly_named("droput"), ElementsAre("model.dropout"));
+  EXPECT_THAT(keys_nearly_named("output_dir"), testing::IsEmpty());
+  EXPECT_THAT(keys_nearly_named("x"), testing::IsEmpty());
+}
+
+TEST(HintOfChoice, TellsHowOneOfSeveralGpusIsChosen) {
+  EXPECT_THAT(hint_of_choice("cuda:0", {"auto", "cpu", "cuda"}),
+              HasSubstr("CUDA_VISIBLE_DEVICES=0"));
+  EXPECT_EQ(hint_of_choice("cuda:0", {"fp32", "bf16"}), "");
+  EXPECT_EQ(hint_of_choice("gpu", {"auto", "cpu", "cuda"}), "; did you mean \"cuda\"?");
 }
 
 TEST(UnknownKey, ThatIsNearToNothingListsWhatThereIs) {
   EXPECT_EQ(describe_unknown_key("validation", "zzz", nullptr),
             "validation.zzz: unknown key; expected one of \"every\", \"batch_size\", \"patience\", "
-            "\"context_window\"");
+            "\"context_window\", \"max_tokens\", \"prompts\"");
 }
 
 TEST(UnknownKey, WrittenWithDotsIsToldToNest) {

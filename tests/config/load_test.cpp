@@ -1,5 +1,8 @@
 #include "config/load.h"
 
+#include <cstdlib>
+#include <optional>
+
 #include "config/names.h"
 #include "config/support.h"
 
@@ -98,6 +101,26 @@ TEST(ConfigPaths, OfSetsAndTheDefaultCacheStartFromTheWorkingDirectory) {
   EXPECT_THAT(config.data.train, ElementsAre(here + "/mine.txt"));
   EXPECT_EQ(config.data.cache_dir, here + "/runs/cache");
   EXPECT_EQ(config.tokenizer.path, "");
+}
+
+TEST(ConfigPaths, MayStartAtTheHomeDirectory) {
+  const TemporaryDirectory dir;
+  const std::string home = (dir.path() / "me [1]").string();
+  const std::optional<std::string> before =
+      getenv("HOME") != nullptr ? std::optional<std::string>(getenv("HOME")) : std::nullopt;
+  setenv("HOME", home.c_str(), 1);
+  dir.write("me [1]/base.json", R"({"data": {"test": "of_base.txt"}})");
+  const auto file = dir.write("top.json", R"({"include": "~/base.json",
+      "data": {"train": ["~/a.txt", "~/b*.txt", "./~", "~you/c.txt"], "cache_dir": "~//x"}})");
+  const Config config = load_config(file, {"tokenizer.path=~/d.txt", "data.valid=~/v.txt"}).config;
+  before ? setenv("HOME", before->c_str(), 1) : unsetenv("HOME");
+  const std::string root = dir.path().string();
+  EXPECT_THAT(config.data.train, ElementsAre(home + "/a.txt", root + R"(/me \[1]/b*.txt)",
+                                             root + "/~", root + "/~you/c.txt"));
+  EXPECT_THAT(config.data.valid, ElementsAre(home + "/v.txt"));
+  EXPECT_THAT(config.data.test, ElementsAre(home + "/of_base.txt"));
+  EXPECT_EQ(config.tokenizer.path, home + "/d.txt");
+  EXPECT_EQ(config.data.cache_dir, home + "/x");
 }
 
 TEST(ConfigLayers, ASetTakesAnObjectForASectionAndForAUnion) {
@@ -200,6 +223,24 @@ TEST(ConfigFile, NeedsNoKeyAtAll) {
   expected.data.cache_dir = (std::filesystem::current_path() / "runs/cache").string();
   EXPECT_EQ(config_of("{}"), expected);
   EXPECT_EQ(config_of(R"({"model": {}})"), expected);
+}
+
+TEST(LineEnds, AreKeptWithBytePairsUnlessNamed) {
+  const LoadedConfig kept = parse_config(R"({"tokenizer": {"type": "bpe"}})", "x.json");
+  EXPECT_EQ(kept.config.data.line_end, LineEnd::keep);
+  EXPECT_EQ(kept.origins.at("data.line_end"), "tokenizer.type");
+  EXPECT_THAT(config_to_json(kept.config), HasSubstr("\"line_end\": \"keep\""));
+  EXPECT_THAT(config_with_origins(kept), HasSubstr("// tokenizer.type"));
+  EXPECT_EQ(config_of("{}", {"tokenizer.type=bpe"}).data.line_end, LineEnd::keep);
+  for (const char* named : {"eos", "none", "keep"}) {
+    const LoadedConfig loaded = parse_config(R"({"tokenizer": {"type": "bpe"}})", "x.json",
+                                             {std::string("data.line_end=") + named});
+    EXPECT_THAT(config_to_json(loaded.config),
+                HasSubstr(std::string("\"line_end\": \"") + named + '"'));
+    EXPECT_EQ(loaded.origins.at("data.line_end"), "--set");
+    EXPECT_EQ(parse_config(config_to_json(loaded.config), "x.json").config, loaded.config);
+  }
+  EXPECT_EQ(parse_config("{}", "x.json").origins.at("data.line_end"), "default");
 }
 
 TEST(ResolvedConfig, LoadsAgainEqualToItself) {

@@ -142,7 +142,7 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
       .causal = false};
   other.data = {{"a"}, {"b"}, {"c"}, "d", 1, SampleBreak::none, LineEnd::none, true, 0.5};
   other.tokenizer = {TokenizerType::sentencepiece, "p", 1, 2, 1, SentencePieceModel::bpe, false, 1};
-  other.optimizer = {AdamWConfig{{0, 0}, 1}, 1, 1, 1, {"*"}, 0.5};
+  other.optimizer = {MuonConfig{.betas = {0, 0}, .eps = 1}, 1, 1, 1, {"*"}, 0.5};
   other.schedule = {ScheduleKind::cosine, 1, 1, 1, 2, 1};
   other.train = {1,
                  1,
@@ -201,7 +201,11 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                         "distributed.gradient_precision",
                                         "distributed.shard_optimizer",
                                         "distributed.sequence_parallel"};
-  const std::vector<std::string> warn{"optimizer.betas",
+  const std::vector<std::string> warn{"optimizer.momentum",
+                                      "optimizer.nesterov",
+                                      "optimizer.ns_steps",
+                                      "optimizer.ns_eps",
+                                      "optimizer.betas",
                                       "optimizer.eps",
                                       "optimizer.lr",
                                       "optimizer.weight_decay",
@@ -222,9 +226,10 @@ TEST(ConfigChanges, AreSilentWarnedOrRefusedAsPromised) {
                                       "train.activation_checkpointing"};
   EXPECT_EQ(keys[OnResume::silent], silent);
   EXPECT_EQ(keys[OnResume::warn], warn);
-  // Of 96 keys, three have one choice only, so they cannot change.
-  EXPECT_EQ(keys[OnResume::refuse].size(), 96 - 3 - silent.size() - warn.size());
+  // Of 100 keys, two have one choice only, so they cannot change.
+  EXPECT_EQ(keys[OnResume::refuse].size(), 100 - 2 - silent.size() - warn.size());
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("data.train"));
+  EXPECT_THAT(keys[OnResume::refuse], testing::Contains("optimizer.name"));
   EXPECT_THAT(keys[OnResume::refuse], testing::Contains("train.global_batch_size"));
 }
 

@@ -104,6 +104,22 @@ TEST_F(MakeTokenizer, RefusesAFileOfTheOtherType) {
               HasSubstr("dict.txt is a word dictionary, but tokenizer.type is \"sentencepiece\""));
 }
 
+TEST_F(MakeTokenizer, LoadsBytePairsAndMakesNone) {
+  config_.tokenizer.type = TokenizerType::bpe;
+  EXPECT_THAT(test::fault_of([&] { static_cast<void>(obtain()); }),
+              HasSubstr("tokenizer.path: is empty, and \"bpe\" needs a vocabulary, which is not "
+                        "trained here; GPT-2's is fetched by scripts/get_gpt2_bpe.sh"));
+  EXPECT_THAT(test::fault_of([&] { static_cast<void>(make_tokenizer(config_, false)); }),
+              HasSubstr("tokenizer.type: \"bpe\" is not trained by this program"));
+  config_.tokenizer.path = TRANSNORMER_SOURCE_DIR "/tests/tokenizer/bpe";
+  EXPECT_EQ(obtain()->size(), 757);
+  config_.tokenizer.type = TokenizerType::word;
+  EXPECT_THAT(test::fault_of([&] { static_cast<void>(obtain()); }),
+              HasSubstr("is a byte-level BPE vocabulary, but tokenizer.type is \"word\"; set it to "
+                        "\"bpe\""));
+  EXPECT_TRUE(made_file().empty());
+}
+
 TEST_F(MakeTokenizer, NeedsATextToMakeItFrom) {
   config_.data.train.clear();
   EXPECT_THAT(test::fault_of([&] { static_cast<void>(obtain()); }),

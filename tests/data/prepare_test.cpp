@@ -9,6 +9,7 @@
 #include "data/cache_file.h"
 #include "data/shared_data.h"
 #include "data/support.h"
+#include "util/compressed.h"
 
 namespace transnormer {
 namespace {
@@ -352,6 +353,15 @@ TEST_F(PrepareWarnings, CountUnknownWordsInBoundedMemory) {
   EXPECT_EQ(prepare().at(Split::train).counts.common_unknown.front(), (UnknownWord{"dog", 100000}));
 }
 
+TEST_F(PrepareWarnings, TellOfATextBesideItsCompressedCopy) {
+  const std::string text = (dir_ / "train.txt").string();
+  test::put(text, "the cat\n");
+  test::put(text + ".gz", test::gzipped("the cat\n"));
+  config_.data.train = {(dir_ / "train*").string()};
+  expect_warnings({"data.train: both " + text + " and " + text +
+                   ".gz are read; where one is the other compressed, leave one out"});
+}
+
 TEST_F(PrepareWarnings, TellOfATextShorterThanOneSample) {
   test::put(dir_ / "train.txt", "the cat\n");
   config_.data.tokens_per_sample = 3;
@@ -360,6 +370,95 @@ TEST_F(PrepareWarnings, TellOfATextShorterThanOneSample) {
   expect_warnings(
       {"data.train: has 3 tokens in all, fewer than one sample (data.tokens_per_sample "
        "is 4), so it is one shorter sample"});
+}
+
+// A text with its line ends, by byte-level BPE.
+class PrepareKept : public Prepare {
+ protected:
+  PrepareKept() {
+    config_.tokenizer.type = TokenizerType::bpe;
+    config_.tokenizer.path = TRANSNORMER_SOURCE_DIR "/tests/tokenizer/bpe/small.tiktoken";
+    config_.data.line_end = LineEnd::keep;
+  }
+  [[nodiscard]] std::vector<TokenId> encoded(const std::vector<std::string>& texts) const {
+    const auto tokenizer = load_tokenizer(config_.tokenizer.path);
+    std::vector<TokenId> ids;
+    for (const std::string& text : texts) {
+      tokenizer->encode_line(text, ids);
+    }
+    return ids;
+  }
+};
+
+TEST_F(PrepareKept, MakesTheTokensOfEachFileAsOneText) {
+  const std::string text = " the cat\n\n\n sat\xFF \n  \nend\r\nthe\tend";
+  test::put(dir_ / "train.txt", text);
+  test::put(dir_ / "more.txt", "\n\nthe cat\n");
+  config_.data.train.push_back((dir_ / "more.txt").string());
+  const PreparedSplit split = prepare().at(Split::train);
+  EXPECT_EQ(tokens_of(split.stream), encoded({text, "\n\nthe cat\n"}));
+  EXPECT_EQ(split.counts.lines, 7 + 3);
+  EXPECT_EQ(split.counts.words, 5 + 2);
+  EXPECT_EQ(split.counts.bytes, std::ssize(text) + 10);
+  EXPECT_EQ(split.counts.unknown, 0);
+  EXPECT_EQ(split.counts.findings.invalid_bytes, 1);
+  EXPECT_EQ(split.counts.unreadable, Unreadable::no);
+}
+
+// Several megabytes, so that several threads take several chunks each.
+TEST_F(PrepareKept, MakesTheSameTokensWhereverTheTextIsCut) {
+  const std::string sentence =
+      "the cat sat .\n\n \nIt's  12 \u732B\u3002\n = End = \n \n\tx\u00A0 \r\n\u3000\n";
+  std::string text;
+  for (int number = 0; text.size() < (5U << 20); ++number) {
+    text += sentence.substr(0, static_cast<std::size_t>(number % 40)) + sentence;
+  }
+  test::put(dir_ / "train.txt", text);
+  config_.train.threads = 3;
+  const PreparedSplit split = prepare().at(Split::train);
+  EXPECT_EQ(split.stream.digest(), TokenStream(encoded({text})).digest());
+  config_.data.cache_dir = (dir_ / "other").string();
+  config_.data.line_end = LineEnd::eos;
+  const SplitCounts by_line = prepare().at(Split::train).counts;
+  EXPECT_EQ(split.counts.lines, by_line.lines);
+  EXPECT_EQ(split.counts.words, by_line.words);
+  EXPECT_EQ(split.counts.bytes, by_line.bytes);
+}
+
+TEST_F(PrepareKept, CodesLineEndsOtherwiseWhereAsked) {
+  test::put(dir_ / "train.txt", "the cat\n\nsat\n");
+  config_.data.line_end = LineEnd::eos;
+  const PreparedSplit ended = prepare().at(Split::train);
+  std::vector<TokenId> expected = encoded({"the cat"});
+  for (const TokenId id : {756, 756}) {
+    expected.push_back(id);
+  }
+  for (const TokenId id : encoded({"sat"})) {
+    expected.push_back(id);
+  }
+  expected.push_back(756);
+  EXPECT_EQ(tokens_of(ended.stream), expected);
+  EXPECT_EQ(ended.counts.unknown, 0);  // though the end token stands in for an unknown one
+  EXPECT_EQ(ended.counts.unreadable, Unreadable::no);
+  config_.data.line_end = LineEnd::none;
+  EXPECT_EQ(tokens_of(prepare().at(Split::train).stream), encoded({"the cat", "sat"}));
+  EXPECT_EQ(prepare().at(Split::train).counts.unreadable, Unreadable::line_ends);
+}
+
+TEST_F(PrepareKept, IsReadableUnlessCarriageReturnsAreDropped) {
+  test::put(dir_ / "train.txt", "the  </s> cat\r\n\r\n <unk>\r");
+  EXPECT_EQ(prepare().at(Split::train).counts.unreadable, Unreadable::no);
+  config_.data.strip_cr = true;
+  const PreparedSplit split = prepare().at(Split::train);
+  EXPECT_EQ(split.counts.unreadable, Unreadable::dropped_carriage_returns);
+  EXPECT_EQ(tokens_of(split.stream), encoded({"the  </s> cat\n\n <unk>"}));
+}
+
+TEST_F(PrepareKept, NeedsAByteLevelTokenizer) {
+  const auto words = load_tokenizer(dir_ / "dict.txt");
+  EXPECT_THAT(
+      test::fault_of([&] { static_cast<void>(prepare_data(config_, words, {.progress = false})); }),
+      HasSubstr("data.line_end: \"keep\" needs a byte-level tokenizer"));
 }
 
 // Whether the tokens tell the bytes of this text.

@@ -1,5 +1,7 @@
 #include "data/text_files.h"
 
+#include <sys/stat.h>
+
 #include "data/support.h"
 
 namespace transnormer {
@@ -65,6 +67,14 @@ TEST_F(TextFiles, AreRefusedWithTheKeyWhereThereIsNoneToRead) {
   EXPECT_THAT(
       test::fault_of([] { static_cast<void>(find_text_files({"/dev/null"}, "data.test")); }),
       HasSubstr("data.test: /dev/null is not a regular file"));
+}
+
+TEST_F(TextFiles, ThatCanBeReadOnceOnlyAreRefusedAndToldWhy) {
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(fault("pipe"), testing::AllOf(HasSubstr("pipe can be read once only"),
+                                            HasSubstr("write it to a file")));
+  EXPECT_THAT(test::fault_of([] { static_cast<void>(find_text_files({"-"}, "data.valid")); }),
+              testing::StartsWith("data.valid: standard input can be read once only"));
 }
 
 TEST_F(TextFiles, ChangeTheirIdentityWhenWrittenEvenAtTheSameSizeAndTime) {

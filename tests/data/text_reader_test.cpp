@@ -51,6 +51,25 @@ TEST_F(TextReaderTest, TakesLinesLongerThanAChunkWhole) {
               ElementsAre("a\n", line + "\n\n", "b"));
 }
 
+TEST_F(TextReaderTest, CutsBeforeWhiteSpaceWhereAsked) {
+  const std::string mark = "\xEF\xBB\xBF";
+  TextReader reader(TextSource{{file("a", mark + " one two\n\nthree\r\nfour\r\n"),
+                                file("b", "x\ty"), file("c", "")},
+                               true},
+                    6, TextCut::white_space);
+  std::vector<std::string> texts;
+  std::vector<bool> continues;
+  std::vector<bool> goes_on;
+  for (TextChunk chunk; reader.next(chunk);) {
+    texts.push_back(chunk.text);
+    continues.push_back(chunk.continues_line);
+    goes_on.push_back(chunk.line_goes_on);
+  }
+  EXPECT_THAT(texts, ElementsAre(" one", " two", "\n\nthree", "\nfour", "\n", "x\ty"));
+  EXPECT_THAT(continues, ElementsAre(false, true, true, true, true, false));
+  EXPECT_THAT(goes_on, ElementsAre(true, true, true, true, false, false));
+}
+
 TEST_F(TextReaderTest, RefusesNulBytesAndSaysWhere) {
   const auto path = file("a", "one\ntwo\n" + std::string("x\0y\n", 4));
   EXPECT_THAT(test::fault_of([&] { static_cast<void>(chunks({path}, 5)); }),
@@ -99,7 +118,7 @@ TEST_F(TextReaderTest, CountsWhatATextShouldNotHold) {
                                                .invalid_bytes = 4,
                                                .invalid_file = 1,
                                                .invalid_line = 3}));
-    EXPECT_EQ(reader.bytes_read(), 11 + 23);
+    EXPECT_EQ(reader.source_bytes(), 11 + 23);
   }
 }
 

@@ -194,10 +194,10 @@ class Folder:
         return os.readlink(self.path / run / "checkpoints/latest")
 
     def bits(self, run, step=None):
-        """Of weights and optimizer in the newest checkpoint, or that of a step."""
+        """Of weights, their mean and optimizer in the newest checkpoint, or that of a step."""
         name = f"step-{step:08}" if step is not None else "latest"
         folder = self.path / run / "checkpoints" / name
-        return [(folder / file).read_bytes() for file in ("model.safetensors", "optimizer.safetensors")]
+        return {file.name: file.read_bytes() for file in folder.glob("*.safetensors")}
 
     def content(self):
         """Of all files but caches and locks: what a refused command must not change."""

@@ -9,6 +9,9 @@ import jobs
 ROUNDING = {"fp32": 2e-6, "bf16": 2e-3}
 SHARDED = "distributed.shard_optimizer=true"
 # Layers that can share sequences.
+OPTIMIZERS = {"lion": ["optimizer.name=lion", "optimizer.lr=1e-4"],
+              "muon": ["optimizer.name=muon"],
+              "mean": ["optimizer.ema=0.8", 'optimizer.no_decay=["*.bias", "embed.*"]']}
 LINEAR = ['model.early={"attention":"diag","block":8}', "data.tokens_per_sample=32"]
 
 
@@ -65,6 +68,15 @@ class TheLosses(jobs.JobsTest):
             self.folder.train(run, ranks, [*LINEAR, f"distributed.sequence_parallel={share}", *more])
             self.assert_same_losses(run, "one", ROUNDING["fp32"])
 
+    def test_are_those_of_one_process_with_each_optimizer_and_a_mean_of_the_weights(self):
+        for name, settings in OPTIMIZERS.items():
+            with self.subTest(name):
+                self.folder.train(f"{name}-one", 1, settings)
+                self.folder.train(f"{name}-two", 2, settings)
+                # A sign may turn where a momentum is all but zero; an orthogonal matrix amplifies.
+                self.assert_same_losses(f"{name}-two", f"{name}-one",
+                                        ROUNDING["fp32"] if name == "mean" else 1e-3)
+
     def test_come_with_the_share_of_time_that_ranks_wait(self):
         self.folder.train("run", 2)
         shares = self.folder.column("run", "train", "ranks_wait_share")
@@ -86,6 +98,25 @@ class AnOptimizerThatRanksShare(jobs.JobsTest):
                 self.assert_same_losses(sharded, whole, ROUNDING["fp32"])
                 if ranks == 2:  # sums of more may be made in another order
                     self.assert_same_bits(sharded, whole)
+
+
+    def test_gives_the_same_bits_with_lion_and_a_mean_of_the_weights(self):
+        for name in ("lion", "mean"):
+            self.folder.train(f"{name}-whole", 2, OPTIMIZERS[name])
+            self.folder.train(f"{name}-sharded", 2, [*OPTIMIZERS[name], SHARDED])
+            self.assert_same_losses(f"{name}-sharded", f"{name}-whole", ROUNDING["fp32"])
+            self.assertEqual("ema.safetensors" in self.folder.bits(f"{name}-sharded"),
+                             name == "mean")
+        self.assert_same_bits("lion-sharded", "lion-whole")
+        self.assertEqual(self.folder.column("mean-sharded", "valid", "ema_loss"),
+                         self.folder.column("mean-whole", "valid", "ema_loss"))
+
+    def test_is_not_muon(self):
+        outcome = self.folder.train("run", 2, [*OPTIMIZERS["muon"], SHARDED], status=2)
+        self.assertEqual(len(outcome.faults()), 1, outcome.err)
+        self.assertIn('distributed.shard_optimizer: the optimizer "muon" works on whole matrices',
+                      outcome.faults()[0])
+        self.folder.train("run", 1, [*OPTIMIZERS["muon"], SHARDED])  # which shares it with nobody
 
 
 class UpdatesThatAreNotFinite(jobs.JobsTest):
@@ -181,13 +212,22 @@ class ARunThatGoesOn(jobs.JobsTest):
         self.assert_same_bits("run", "whole")
 
     def test_with_as_many_ranks_ends_with_the_same_bits(self):
-        for ranks, settings in ((2, ["train.micro_batch_size=2"]), (3, [SHARDED]),
-                                (4, [*LINEAR, "distributed.sequence_parallel=2"])):
-            self.folder.train(f"whole-{ranks}", ranks, settings)
+        self.assert_resumes_to_the_same_bits({
+            "micro": (2, ["train.micro_batch_size=2"]), "sharded": (3, [SHARDED]),
+            "shared": (4, [*LINEAR, "distributed.sequence_parallel=2"])})
+
+    def test_ends_with_the_same_bits_with_each_optimizer_and_a_mean_of_the_weights(self):
+        self.assert_resumes_to_the_same_bits({
+            "muon": (2, OPTIMIZERS["muon"]), "lion": (2, [*OPTIMIZERS["lion"], SHARDED]),
+            "mean": (2, OPTIMIZERS["mean"]), "mean-sharded": (2, [*OPTIMIZERS["mean"], SHARDED])})
+
+    def assert_resumes_to_the_same_bits(self, kinds):
+        for name, (ranks, settings) in kinds.items():
+            self.folder.train(f"whole-{name}", ranks, settings)
             for steps in (3, 7, 12):
-                self.folder.train(f"run-{ranks}", ranks, [*settings, f"train.steps={steps}"])
-            self.assertTrue(self.folder.bits(f"run-{ranks}", 12)
-                            == self.folder.bits(f"whole-{ranks}", 12), f"{ranks} ranks")
+                self.folder.train(f"run-{name}", ranks, [*settings, f"train.steps={steps}"])
+            self.assertTrue(self.folder.bits(f"run-{name}", 12)
+                            == self.folder.bits(f"whole-{name}", 12), name)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ ProgressState half_way() {
 }
 
 // Runs `body` in a child whose stderr is a terminal of 80 columns, and returns what it received.
-std::string on_a_terminal(const std::function<void()>& body) {
+std::string on_a_terminal(const std::function<void()>& body, const char* term = "xterm") {
   struct winsize size {};
   size.ws_col = 80;
   size.ws_row = 24;
@@ -39,6 +39,7 @@ std::string on_a_terminal(const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(slave, STDERR_FILENO);
+    ::setenv("TERM", term, 1);
     body();
     ::_exit(0);
   }
@@ -154,10 +155,21 @@ TEST(ProgressBar, DrawsNothingWhereDisabled) {
             "");
 }
 
+TEST(ProgressBar, IsNotDrawnOnATerminalThatCanOnlyPrint) {
+  ::unsetenv("NO_COLOR");
+  const auto body = [] {
+    ProgressBar bar("training", 100);
+    error("message");
+  };
+  EXPECT_THAT(on_a_terminal(body), AllOf(HasSubstr("training ["), HasSubstr("\x1b[31m")));
+  const std::string plain = on_a_terminal(body, "dumb");
+  EXPECT_THAT(plain, AllOf(HasSubstr("error  message"), Not(HasSubstr("training")),
+                           Not(HasSubstr("\x1b"))));
+}
+
 TEST(ConsoleColours, AreOnATerminalUnlessNoColorIsSet) {
   const auto message = [] { error("red"); };
   ::unsetenv("NO_COLOR");
-  ::setenv("TERM", "xterm", 1);
   EXPECT_THAT(on_a_terminal(message), HasSubstr("\x1b[31merror\x1b[0m"));
   ::setenv("NO_COLOR", "1", 1);
   EXPECT_THAT(on_a_terminal(message), Not(HasSubstr("\x1b[31m")));

@@ -22,12 +22,17 @@ def histogram(proto):
 def main():
     directory = pathlib.Path(sys.argv[1])
     raw = [list(EventFileLoader(str(path)).Load()) for path in sorted(directory.iterdir())]
-    keep_all = {"scalars": 0, "histograms": 0, "compressedHistograms": 0}
+    keep_all = {"scalars": 0, "histograms": 0, "compressedHistograms": 0, "tensors": 0}
     events = EventAccumulator(str(directory), size_guidance=keep_all).Reload()
     tags = events.Tags()
     print(json.dumps({
         "versions": [file[0].file_version for file in raw],
         "events": [len(file) for file in raw],
+        "texts": {
+            tag: [[e.step, e.tensor_proto.string_val[0].decode()] for e in events.Tensors(tag)]
+            for tag in tags["tensors"]
+            if events.SummaryMetadata(tag).plugin_data.plugin_name == "text"
+        },
         "scalars": {tag: [[e.step, e.value] for e in events.Scalars(tag)] for tag in tags["scalars"]},
         "histograms": {
             tag: [[e.step, histogram(e.histogram_value)] for e in events.Histograms(tag)]

@@ -121,6 +121,22 @@ TEST_F(Tensorboard, DropsWhatAResumeCutAway) {
   EXPECT_EQ(found["events"].size(), 2U);
 }
 
+TEST_F(Tensorboard, ShowsTextsWhateverBytesTheyHold) {
+  const auto sink = make_tensorboard_sink(directory_.path(), 0);
+  sink->on(TextEvent{.step = 0, .name = "config", .markdown = "```\nmodel.dim = 32\n```\n"});
+  sink->on(TextEvent{.step = 5, .name = "samples/1", .markdown = "caf\xc3\xa9 \xc3"});
+  const json found = read();
+  EXPECT_EQ(found["texts"]["config/text_summary"],
+            json::parse(R"([[0, "```\nmodel.dim = 32\n```\n"]])"));
+  EXPECT_EQ(found["texts"]["samples/1/text_summary"], json::parse("[[5, \"café \uFFFD\"]]"));
+}
+
+TEST_F(Tensorboard, KeepsTheTextOfEachSession) {
+  make_tensorboard_sink(directory_.path(), 0)->on(TextEvent{0, "config", "lr 1"});
+  make_tensorboard_sink(directory_.path(), 20)->on(TextEvent{20, "config", "lr 2"});
+  EXPECT_EQ(read()["texts"]["config/text_summary"], json::parse(R"([[0, "lr 1"], [20, "lr 2"]])"));
+}
+
 TEST_F(Tensorboard, ANewFileComesLastWhateverOthersAreCalled) {
   const std::string later = "events.out.tfevents.9000000000.host.1";
   for (const std::string& name :

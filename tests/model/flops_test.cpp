@@ -53,5 +53,32 @@ TEST(Footprint, CountsSixteenBytesAParameterAndLessWithRecomputation) {
             2 * kept.activations);
 }
 
+TEST(Footprint, CountsHiddenMatricesApartAndAMeanOfTheWeights) {
+  const ModelConfig config;
+  const ModelSize size{.vocab_size = 1000};
+  const PassShape pass{.sequences = 4, .length = 512};
+  const TransNormer model(config, size, at::kMeta);
+  double parameters = 0;
+  double matrices = 0;
+  for (const NamedTensor& named : named_tensors(model)) {
+    const auto numbers = static_cast<double>(named.tensor.numel());
+    parameters += named.trainable ? numbers : 0;
+    const bool is_product =
+        named.name.ends_with("_proj.weight");  // of attention and feed-forward part
+    matrices += is_product ? numbers : 0;
+  }
+  ASSERT_GT(matrices, parameters / 2);
+  const MemoryEstimate plain = training_memory(config, size, {.state_slots = 2}, pass);
+  const MemoryEstimate apart =
+      training_memory(config, size, {.state_slots = 2, .matrix_slots = 1}, pass);
+  EXPECT_EQ(apart.optimizer, plain.optimizer - 4 * matrices);
+  EXPECT_EQ(apart.snapshot, plain.snapshot - 4 * matrices);
+  const MemoryEstimate mean =
+      training_memory(config, size, {.state_slots = 2, .averages = true}, pass);
+  EXPECT_EQ(mean.average, 4 * parameters);
+  EXPECT_EQ(mean.total(), plain.total() + 4 * parameters);
+  EXPECT_EQ(mean.snapshot, plain.snapshot + 4 * parameters);
+}
+
 }  // namespace
 }  // namespace transnormer::test

@@ -127,8 +127,8 @@ TEST(FlatParameters, ThatShareTheirStorageWithWhatIsNotTrainedAreRefused) {
   EXPECT_THROW(FlatParameters({parameter("t", at::ones({2, 3}).t())}), std::logic_error);
 }
 
-// A whole model, whose projections of one input are joint, through updates.
-TEST(FlatParameters, OfAModelAreAlignedAndTheGapsBetweenThemStayZero) {
+// A whole model, whose projections of one input are joint, through updates of an optimizer.
+void expect_aligned_with_zero_gaps(const OptimizerConfig& config, std::size_t buffers) {
   TransNormer model(small_model(), {.vocab_size = 11, .max_positions = 16}, at::kCPU);
   initialize(model, 1);
   const std::vector<NamedTensor> tensors = named_tensors(model);
@@ -136,7 +136,7 @@ TEST(FlatParameters, OfAModelAreAlignedAndTheGapsBetweenThemStayZero) {
   for (const NamedTensor& named : tensors) {
     before.push_back(named.tensor.detach().clone());
   }
-  const auto optimizer = make_optimizer(tensors, {});
+  const auto optimizer = make_optimizer(tensors, config);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     EXPECT_TRUE(at::equal(tensors[i].tensor, before[i])) << tensors[i].name;
   }
@@ -146,11 +146,19 @@ TEST(FlatParameters, OfAModelAreAlignedAndTheGapsBetweenThemStayZero) {
     model.logits(model.forward(tokens, context), context).logsumexp(-1).sum().backward();
     optimizer->step(1e-2);
   }
-  ASSERT_EQ(optimizer->flat().buffers().size(), 1U);
-  const FlatBuffer& buffer = optimizer->flat().buffers()[0];
-  ASSERT_GT(gaps_of(buffer.values, buffer).numel(), 0);
-  EXPECT_TRUE(is_zero(gaps_of(buffer.values, buffer)));
-  EXPECT_TRUE(is_zero(gaps_of(buffer.gradients, buffer)));
+  ASSERT_EQ(optimizer->flat().buffers().size(), buffers);
+  std::int64_t gaps = 0;
+  for (const FlatBuffer& buffer : optimizer->flat().buffers()) {
+    gaps += gaps_of(buffer.values, buffer).numel();
+    EXPECT_TRUE(is_zero(gaps_of(buffer.values, buffer)));
+    EXPECT_TRUE(is_zero(gaps_of(buffer.gradients, buffer)));
+  }
+  ASSERT_GT(gaps, 0);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].name.ends_with(".weight")) {
+      EXPECT_FALSE(at::equal(tensors[i].tensor, before[i])) << tensors[i].name;
+    }
+  }
   for (const NamedTensor& named : tensors) {
     const bool is_behind_another =
         named.name.ends_with("k_proj.weight") || named.name.ends_with("v_proj.weight") ||
@@ -161,6 +169,40 @@ TEST(FlatParameters, OfAModelAreAlignedAndTheGapsBetweenThemStayZero) {
       EXPECT_TRUE(is_aligned(named.tensor.grad())) << named.name;
     }
   }
+}
+
+TEST(FlatParameters, OfAModelAreAlignedAndTheGapsBetweenThemStayZero) {
+  expect_aligned_with_zero_gaps({}, 1);
+}
+
+TEST(FlatParameters, OfAModelAreSoWithEachOptimizerAndWithoutDecayOfSome) {
+  for (const auto& [rule, buffers] :
+       {std::pair<OptimizerRule, std::size_t>("adamw", 1), {"lion", 1}, {"muon", 2}}) {
+    OptimizerConfig config;
+    config.rule = rule;
+    config.weight_decay = 0.1;
+    config.no_decay = {"*.bias", "*k_proj.weight"};
+    SCOPED_TRACE(rule.name());
+    expect_aligned_with_zero_gaps(config, buffers);
+  }
+}
+
+TEST(FlatParameters, OfSeveralKindsHaveBuffersOfTheirOwnAndNoStorageOfTwo) {
+  Joint joint;
+  const NamedTensor alone = parameter("alone", at::ones({7}));
+  const auto kind = [](const NamedTensor& tensor) -> std::size_t { return tensor.name == "alone"; };
+  const FlatParameters flat({joint.first, alone, joint.second}, kind);
+  ASSERT_EQ(flat.buffers().size(), 2U);
+  EXPECT_EQ(flat.buffers()[0].kind, 0U);
+  EXPECT_EQ(flat.buffers()[0].ranges.size(), 2U);
+  EXPECT_EQ(flat.buffers()[1].kind, 1U);
+  EXPECT_EQ(flat.buffers()[1].ranges[0].name, "alone");
+  Joint other;
+  EXPECT_THROW(FlatParameters({other.first, other.second},
+                              [](const NamedTensor& tensor) -> std::size_t {
+                                return tensor.name == "second";
+                              }),
+               std::logic_error);
 }
 
 }  // namespace

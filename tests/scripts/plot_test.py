@@ -1,5 +1,6 @@
 """scripts/plot.py reads what runs leave behind, whole or not, and draws it."""
 
+import argparse
 import contextlib
 import io
 import json
@@ -8,6 +9,9 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
+
+import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import plot  # noqa: E402
@@ -107,10 +111,114 @@ class ARunDirectory(unittest.TestCase):
 
     def test_without_a_step_is_refused_by_name(self):
         self.write([{"kind": "event", "step": 0, "name": "started", "message": ""}])
-        with self.assertRaisesRegex(SystemExit, "holds no training or validation step yet"):
-            plot.Run(self.folder)
-        with self.assertRaisesRegex(SystemExit, "No such file"):
-            plot.Run(self.folder / "elsewhere")
+        self.assertIn("metrics.jsonl holds no training or validation step yet", self.refused())
+        self.assertIn("elsewhere: No such file", self.refused(self.folder / "elsewhere"))
+
+    def refused(self, *extra):
+        """What is said, in one line, with status 2."""
+        with contextlib.redirect_stderr(io.StringIO()) as complaints, \
+                self.assertRaises(SystemExit) as ended:
+            self.picture(*extra)
+        self.assertEqual(ended.exception.code, 2)
+        self.assertEqual(complaints.getvalue().count("\n"), 1)
+        return complaints.getvalue()
+
+
+class SeveralRuns(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.folder = pathlib.Path(directory.name)
+
+    def run_of(self, name, losses, seed=1, dim=8, first=10, lines=()):
+        """A run that logged these losses at steps 10, 20, .."""
+        folder = self.folder / name
+        folder.mkdir()
+        config = {"run_name": name, "model": {"dim": dim}, "train": {"seed": seed}}
+        (folder / "config.json").write_text(json.dumps(config))
+        steps = range(first, first + 10 * len(losses), 10)
+        lines = [train_line(step, loss) for step, loss in zip(steps, losses)] + list(lines)
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return folder
+
+    def drawn(self, *folders, log="", window=1):
+        """The panels by name, as matplotlib has them."""
+        groups = plot.grouped(plot.open_runs(folders))
+        options = argparse.Namespace(log=log, window=window)
+        figures = []
+        with mock.patch.object(plot, "save_picture", lambda figure, out: figures.append(figure)):
+            plot.draw(groups, pathlib.Path("unused.png"), options)
+        self.addCleanup(plot.plt.close, figures[0])
+        return {axes.get_title(loc="left"): axes for axes in figures[0].axes
+                if axes.get_title(loc="left")}, figures[0]
+
+    def legend(self, axes):
+        return [text.get_text() for text in axes.get_legend().get_texts()]
+
+    def test_of_several_seeds_are_one_line_in_a_band(self):
+        panels, figure = self.drawn(self.run_of("a-1", [5.0, 4.0, 3.0], seed=1),
+                                    self.run_of("a-2", [5.5, 4.5, 3.2], seed=2),
+                                    self.run_of("b", [5.0, 4.8, 4.6], dim=16))
+        loss = panels["Loss"]
+        self.assertEqual(self.legend(loss), ["a (n = 2)", "b"])
+        mean = next(line for line in loss.lines if line.get_label() == "a (n = 2)")
+        self.assertEqual(list(mean.get_xdata()), [10, 20, 30])
+        np.testing.assert_allclose(mean.get_ydata(), [5.25, 4.25, 3.1])
+        self.assertEqual(len(loss.collections), 1)  # the one group that has a spread
+        band = loss.collections[0].get_paths()[0].vertices
+        np.testing.assert_allclose([band[:, 1].min(), band[:, 1].max()], [3.0, 5.5])
+        self.assertEqual(figure.get_suptitle(), "a (n = 2) and b")
+
+    def test_that_go_on_alone_do_not_move_the_mean(self):
+        panels, _ = self.drawn(self.run_of("a-1", [5.0, 4.0], seed=1),
+                               self.run_of("a-2", [5.0, 5.0, 9.0, 9.0], seed=2))
+        lines = panels["Loss"].lines
+        mean = next(line for line in lines if line.get_label() == "a (n = 2)")
+        self.assertEqual(list(mean.get_ydata()), [5.0, 4.5])
+        alone = [list(line.get_ydata()) for line in lines if line is not mean]
+        self.assertEqual(alone, [[5.0, 9.0, 9.0]])
+
+    def test_of_one_seed_twice_are_told(self):
+        folders = self.run_of("a-1", [5.0]), self.run_of("a-2", [5.0])
+        with contextlib.redirect_stderr(io.StringIO()) as complaints:
+            plot.grouped(plot.open_runs(folders))
+        self.assertIn("not all of different seeds", complaints.getvalue())
+
+    def test_show_the_loss_after_the_first_steps(self):
+        losses = [10.0] * 2 + [4.0 - step / 100 for step in range(98)]
+        panels, _ = self.drawn(self.run_of("a", losses))
+        low, high = panels["Loss"].get_ylim()
+        self.assertLess(high, 4.5)
+        self.assertLess(low, 3.03)
+        panels, _ = self.drawn(self.run_of("b", [10.0, None]))  # nothing else to show
+        self.assertLess(panels["Loss"].get_ylim()[0], 10.0)
+
+    def test_have_logarithmic_axes_where_asked(self):
+        folder = self.run_of("a", [5.0, 4.0, 3.0])
+        for log, scales in (("", ("linear", "linear")), ("loss", ("linear", "log")),
+                            ("steps", ("log", "linear")), ("both", ("log", "log"))):
+            loss = self.drawn(folder, log=log)[0]["Loss"]
+            self.assertEqual((loss.get_xscale(), loss.get_yscale()), scales)
+
+    def test_have_no_panel_for_what_was_logged_once(self):
+        panels, _ = self.drawn(self.run_of("a", [5.0]))
+        self.assertEqual(list(panels), ["Loss"])
+        (line,) = [line for line in panels["Loss"].lines if len(line.get_ydata())]
+        self.assertEqual((list(line.get_ydata()), line.get_marker()), ([5.0], "o"))
+        panels, _ = self.drawn(self.run_of("b", [5.0, 4.0]))  # one relative std that means anything
+        self.assertEqual(list(panels), ["Loss", "Learning rate", "Gradient norm, before clipping",
+                                        "Relative std by part, at the end"])
+        panels, _ = self.drawn(self.run_of("c", [5.0, 4.0, 3.0]))
+        self.assertIn("Gradient norm, relative std over the steps", panels)
+
+    def test_in_great_number_have_a_legend_below(self):
+        folders = [self.run_of(f"settings-{'x' * 50}-{i}", [5.0, 4.0 + i], dim=i) for i in range(12)]
+        panels, figure = self.drawn(*folders)
+        self.assertIsNone(panels["Loss"].get_legend())
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(len(set(labels)), 12)
+        self.assertLessEqual(max(map(len, labels)), plot.LONGEST_LABEL)
+        self.assertEqual(figure.get_suptitle(), "12 runs")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ void gated_backward_of(const T* gate, const T* d_out, T* d_gate, const GatedRows
   }
 }
 
-// Of two rows at once: the sum of squares of x and, where given, the sum of x * y.
+// Of a row: the sum of squares of x and, where given, the sum of x * y.
 struct RowSums {
   float squares;
   float products;
@@ -46,12 +46,18 @@ template <typename X, typename Y>
 RowSums row_sums(const X* x, const Y* y, std::int64_t dim) {
   F squares[2] = {};
   F products[2] = {};
-  for (std::int64_t i = 0; i < dim; i += kLanes) {
-    const int side = static_cast<int>(i / kLanes % 2);
+  // Each side in registers: two neighbouring vectors a turn.
+  const auto add = [&](int side, std::int64_t i) {
     const F v = load(x + i, dim - i);
     squares[side] += v * v;
     if (y != nullptr) {
       products[side] += v * load(y + i, dim - i);
+    }
+  };
+  for (std::int64_t i = 0; i < dim; i += 2 * kLanes) {
+    add(0, i);
+    if (i + kLanes < dim) {
+      add(1, i + kLanes);
     }
   }
   return {sum(squares[0] + squares[1]), sum(products[0] + products[1])};

@@ -31,7 +31,8 @@ std::string load_cuda_library() {
     return "the executable's folder is not known";
   }
   const std::filesystem::path folder = own.parent_path();
-  for (const std::filesystem::path& place : std::array{folder, folder.parent_path()}) {
+  for (const std::filesystem::path& place :
+       std::array{folder, folder.parent_path(), folder.parent_path() / "lib/transnormer"}) {
     const std::filesystem::path file = place / kFileName;
     if (!std::filesystem::exists(file, failed)) {
       continue;

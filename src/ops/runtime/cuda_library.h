@@ -36,7 +36,8 @@ struct CudaLibrary {
   std::shared_ptr<dist::Engine> (*nccl_engine)(const dist::EngineRequest&);
 };
 
-// Loads the library that lies beside the executable, or beside its folder (as for the tests).
+// Loads the library that lies beside the executable, beside its folder (as for the tests), or where
+// it is installed.
 // LibTorch's CUDA library must be loaded. Returns why it could not be, or nothing.
 [[nodiscard]] std::string load_cuda_library();
 
