@@ -57,7 +57,7 @@ run generate runs/tiny --prompt "a" --max-tokens 5 --device cpu
 run inspect runs/tiny
 run analyze runs/tiny --what maps --out pictures --device cpu
 run tokenizer train configs/tiny.json --out pieces.model --set tokenizer.type=sentencepiece \
-  --set tokenizer.vocab_size=300 --set tokenizer.byte_fallback=false
+  --set tokenizer.vocab_size=100 --set tokenizer.byte_fallback=false
 TRY
 say "Trying it"
 "${hidden[@]}" bash "$place/try.sh" "$prefix" "$work" "$( ((${#hidden[@]} > 0)) && echo yes || echo no)" ||

@@ -1,4 +1,5 @@
-// Names inside a run directory and a checkpoint. Internal to src/checkpoint.
+// Names inside a run directory and a checkpoint. For src/checkpoint and who writes the rest of a
+// run.
 #pragma once
 
 #include <array>
@@ -10,6 +11,10 @@
 #include <vector>
 
 namespace transnormer {
+
+// Of a run, beside its kConfigFile.
+inline constexpr const char* kLogFile = "train.log";
+inline constexpr const char* kMetricsFile = "metrics.jsonl";
 
 inline constexpr const char* kCheckpointsDirectory = "checkpoints";
 inline constexpr const char* kLatestLink = "latest";

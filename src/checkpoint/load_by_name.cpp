@@ -1,6 +1,9 @@
 #include "checkpoint/load_by_name.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <string_view>
 
 #include "checkpoint/safetensors.h"
 #include "config/json_tree.h"
@@ -9,13 +12,59 @@
 namespace transnormer {
 namespace {
 
+constexpr std::size_t kNamesShown = 6;
+
+// A tensor of layers that has the same name in each, "layers.0-5.attn_norm.weight", or one alone.
+struct Group {
+  std::string before = {};  // "layers."
+  std::string layers = {};  // "0-5"
+  std::string after = {};   // ".attn_norm.weight", with the sizes
+  std::int64_t last = 0;
+
+  [[nodiscard]] std::string text() const { return before + layers + after; }
+};
+
+// "layers.12.attn_norm.weight" in its parts; all of it in `before` where it is no layer's.
+Group split(const std::string& name) {
+  constexpr std::string_view kLayers = "layers.";
+  const std::size_t begin = kLayers.size();
+  const std::size_t dot = name.find('.', begin);
+  if (!name.starts_with(kLayers) || dot == std::string::npos) {
+    return {.before = name};
+  }
+  const std::string number = name.substr(begin, dot - begin);
+  const std::optional<std::int64_t> layer = parse_integer(number);
+  return layer ? Group{std::string(kLayers), number, name.substr(dot), *layer}
+               : Group{.before = name};
+}
+
+// Neighbouring layers are one group, wherever they stand in the list.
+std::vector<Group> grouped(const std::vector<std::string>& names) {
+  std::vector<Group> groups;
+  for (const std::string& name : names) {
+    const Group next = split(name);
+    const auto same = std::find_if(groups.begin(), groups.end(), [&next](const Group& group) {
+      return !next.layers.empty() && group.before == next.before && group.after == next.after &&
+             group.last + 1 == next.last;
+    });
+    if (same == groups.end()) {
+      groups.push_back(next);
+    } else {
+      same->last = next.last;
+      same->layers = same->layers.substr(0, same->layers.find('-')) + '-' + next.layers;
+    }
+  }
+  return groups;
+}
+
 std::string count_and_names(const std::string& what, const std::vector<std::string>& names) {
   std::string text =
       what + ": " + format_count(std::ssize(names)) + (names.size() == 1 ? " tensor" : " tensors");
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    text += (i == 0 ? ": " : ", ") + names[i];
+  const std::vector<Group> groups = grouped(names);
+  for (std::size_t i = 0; i < std::min(groups.size(), kNamesShown); ++i) {
+    text += (i == 0 ? ": " : ", ") + groups[i].text();
   }
-  return text;
+  return text + (groups.size() > kNamesShown ? ", .." : "");
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ struct LoadReport {
   std::vector<std::string> left;       // only the file has it
   std::vector<ResizedTensor> resized;  // as it was before, and the saved values are left
 
-  // For people: "taken: 26 tensors", "new: 2 tensors: output.weight, ..", a line for each list that
-  // is not empty; sizes are told.
+  // For people: "taken: 26 tensors: embed.weight, layers.0-5.attn.q_proj.weight, ..", a line for
+  // each list that is not empty, of the first names; layers are told together, and sizes.
   [[nodiscard]] std::vector<std::string> lines() const;
 };
 

@@ -177,7 +177,7 @@ void clean_checkpoints(const fs::path& checkpoints) {
 }
 
 void clean_run_files(const fs::path& run_dir) {
-  constexpr std::array<std::string_view, 2> kRewritten{kConfigFile, "metrics.jsonl"};
+  constexpr std::array<std::string_view, 2> kRewritten{kConfigFile, kMetricsFile};
   for (const fs::path& path : entries_of(run_dir)) {
     const std::string name = path.filename().string();
     const std::string_view file = without_mark(name);

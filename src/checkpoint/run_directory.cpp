@@ -48,6 +48,28 @@ FileLock lock_run(const fs::path& path, NewEntries& new_entries) {
   return *std::move(lock);
 }
 
+// A checkpoint's files are the checkpoint's alone.
+fs::path place_for_run(const fs::path& path) {
+  if (is_whole_checkpoint(path)) {
+    throw UserError(path.string() +
+                    ": is a checkpoint, and a run needs a directory of its own; choose another "
+                    "--run-dir");
+  }
+  return resolve_path(path);
+}
+
+// Gives it this name beside it, with a number behind where that is taken.
+fs::path rename_aside(const fs::path& path, const std::string& name) {
+  fs::path aside = path.parent_path() / name;
+  for (int number = 1; has_entry(aside); ++number) {
+    aside = path.parent_path() / (name + '.' + std::to_string(number));
+  }
+  if (::rename(path.c_str(), aside.c_str()) != 0) {
+    throw WriteError(path.string() + ": cannot be set aside: " + system_reason(errno));
+  }
+  return aside;
+}
+
 // Whether the config that a checkpoint was saved with keeps it for good, or may: where it cannot be
 // read, or is that of a newer format.
 bool is_milestone(const fs::path& checkpoint, std::int64_t step) {
@@ -63,7 +85,7 @@ bool is_milestone(const fs::path& checkpoint, std::int64_t step) {
 }  // namespace
 
 RunDirectory::RunDirectory(const fs::path& path)
-    : path_(resolve_path(path)), lock_(lock_run(path_, new_entries_)) {
+    : path_(place_for_run(path)), lock_(lock_run(path_, new_entries_)) {
   try {
     clean_run_files(path_);
     clean_checkpoints(checkpoints());
@@ -139,15 +161,13 @@ bool RunDirectory::holds_a_run() const {
 void RunDirectory::set_aside(const std::vector<std::int64_t>& damaged) {
   require_ours();
   for (const std::int64_t step : damaged) {
-    fs::path aside = checkpoints() / damaged_name(step);
-    for (int number = 1; has_entry(aside); ++number) {
-      aside = checkpoints() / (damaged_name(step) + '.' + std::to_string(number));
-    }
-    if (::rename(checkpoint_path(step).c_str(), aside.c_str()) != 0) {
-      throw WriteError(checkpoint_path(step).string() +
-                       ": cannot be set aside: " + system_reason(errno));
-    }
+    (void)rename_aside(checkpoint_path(step), damaged_name(step));
   }
+}
+
+fs::path RunDirectory::set_aside_config() {
+  require_ours();
+  return rename_aside(path_ / kConfigFile, std::string(".damaged-") + kConfigFile);
 }
 
 void RunDirectory::link(const CheckpointConfig& config, std::int64_t best_step) {

@@ -17,7 +17,8 @@ class RunDirectory {
  public:
   // Resolves the path (".", "..", links), makes the directory where missing, locks it (`.lock`,
   // which tells the process), and removes what a killed save left. Throws UserError where another
-  // process holds it (naming directory and process), WriteError where it cannot be written.
+  // process holds it (naming directory and process) and where it is a checkpoint, WriteError where
+  // it cannot be written.
   // Until keep() is called the directory is on trial: what was made of it then goes again with this
   // object, entry by entry, and nothing else does.
   explicit RunDirectory(const std::filesystem::path& path);
@@ -48,6 +49,8 @@ class RunDirectory {
   // Takes damaged checkpoints out of the run: they stay beside the others as
   // `.damaged-step-XXXXXXXX`, with a number behind where there is one of that name.
   void set_aside(const std::vector<std::int64_t>& damaged);
+  // The same of config.json, as `.damaged-config.json`. Returns its place.
+  std::filesystem::path set_aside_config();
 
   // Points `latest` to the newest checkpoint, and `best` to that of `best_step`, where it is there;
   // where none is kept (keep_best), or where it led is gone, `best` goes. A convenience for people:

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "cli/options.h"
 #include "config/load.h"
 #include "data/prepare.h"
+#include "train/initial_weights.h"
 #include "util/signal.h"
 #include "util/units.h"
 
@@ -81,7 +83,10 @@ ExitStatus run_prepare(const PrepareRequest& request) {
     throw UserError(request.config +
                     ": names no text to prepare; set data.train, data.valid or data.test");
   }
-  const PreparedData data = prepare_data(loaded.config);
+  const std::optional<Checkpoint> initial = open_initial_weights(loaded.config);
+  const PreparedData data = initial
+                                ? prepare_data(loaded.config, tokenizer_of(*initial, loaded.config))
+                                : prepare_data(loaded.config);
   (request.json ? print_json : print_table)(data);
   return ExitStatus::done;
 }

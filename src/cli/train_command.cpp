@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/named_run.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/processes.h"
@@ -20,11 +21,20 @@
 namespace transnormer::cli {
 namespace {
 
+constexpr const char* kAuto = "auto";
+constexpr const char* kNever = "never";
+
+// Of --resume.
+bool is_checkpoint(const std::string& resume) {
+  return resume != kAuto && resume != kNever;
+}
+
 struct TrainOptions {
   std::string config;
   std::vector<std::string> sets;
   std::string run_dir;
-  std::string resume = "auto";
+  std::string resume = kAuto;
+  std::string init_from;
   std::optional<DeviceChoice> device;
   std::optional<Precision> precision;
   std::optional<std::int64_t> nproc;
@@ -38,48 +48,103 @@ void take_name_from(const std::filesystem::path& run_dir, Config& config) {
   }
 }
 
-// The config in a run directory means that directory, wherever it was copied or moved to.
-std::optional<std::filesystem::path> run_of(const std::filesystem::path& config) {
-  const std::filesystem::path directory = config.has_parent_path() ? config.parent_path() : ".";
+// A run goes on where it lies. Elsewhere it is another run, which must say what it begins with.
+void require_own_directory(const TrainOptions& options, const NamedRun& run) {
   std::error_code none;
-  const bool is_run = config.filename() == "config.json" &&
-                      std::filesystem::is_directory(directory / "checkpoints", none) &&
-                      std::filesystem::exists(directory / "metrics.jsonl", none);
-  return is_run ? std::optional(directory) : std::nullopt;
+  const bool is_elsewhere = !options.run_dir.empty() &&
+                            !std::filesystem::equivalent(options.run_dir, run.directory, none);
+  const bool begins_with_another = !options.init_from.empty() || is_checkpoint(options.resume);
+  if (is_elsewhere && !begins_with_another) {
+    const std::string directory = run.directory.string();
+    throw UserError("--run-dir: " + directory +
+                    " is a run and goes on where it lies; leave --run-dir out, or say what the new "
+                    "run begins with: --resume " +
+                    directory + "/checkpoints/latest (all of this one's state), or --init-from " +
+                    directory + " (its weights)");
+  }
 }
 
-TrainRequest make_request(const TrainOptions& options) {
-  TrainRequest request{.loaded = load_config(options.config, options.sets)};
-  Config& config = request.loaded.config;
-  config.train.device = options.device.value_or(config.train.device);
-  config.train.precision = options.precision.value_or(config.train.precision);
-  const at::Device device = ops::select_device(config.train.device);
-  if (const auto warning = slow_precision(config.train.precision, device)) {
-    request.loaded.warnings.push_back(*warning);
+void take_init_from(const std::string& path, LoadedConfig& loaded) {
+  if (path.empty()) {
+    return;
+  }
+  if (const std::string how = misspelled(path, TextKind::file); !how.empty()) {
+    throw UserError("--init-from: expected a path " + how);
+  }
+  loaded.config.train.init_from = std::filesystem::absolute(path).lexically_normal().string();
+  loaded.origins["train.init_from"] = "--init-from";
+}
+
+// Weights to begin with, or all of a state to go on from.
+void require_one_beginning(const TrainOptions& options, const LoadedConfig& loaded) {
+  const std::string& origin = loaded.origins.at("train.init_from");
+  if (is_checkpoint(options.resume) && origin.starts_with("--") &&
+      !loaded.config.train.init_from.empty()) {
+    throw UserError(origin + (origin == "--set" ? " train.init_from" : "") +
+                    ": begins a new run with a checkpoint's weights, --resume CHECKPOINT goes on "
+                    "with all of its state; leave one of them out");
+  }
+}
+
+LoadedConfig load(const TrainOptions& options, const std::optional<NamedRun>& run) {
+  LoadedConfig loaded =
+      load_config(run ? run->config : std::filesystem::path(options.config), options.sets);
+  Config& config = loaded.config;
+  if (run && !run->warning.empty()) {
+    loaded.warnings.push_back(run->warning);
+  }
+  if (options.device) {
+    config.train.device = *options.device;
+    loaded.origins["train.device"] = "--device";
+  }
+  if (options.precision) {
+    config.train.precision = *options.precision;
+    loaded.origins["train.precision"] = "--precision";
+  }
+  take_init_from(options.init_from, loaded);
+  require_one_beginning(options, loaded);
+  if (const auto warning =
+          slow_precision(config.train.precision, ops::select_device(config.train.device))) {
+    loaded.warnings.push_back(*warning);
   }
   for (const std::string& idle : idle_settings(config.model)) {
     request.loaded.warnings.push_back(idle);
   }
   if (const auto warning = too_many_threads(config.train)) {
-    request.loaded.warnings.push_back(*warning);
+    loaded.warnings.push_back(*warning);
   }
-  if (config.run_name.empty() && options.run_dir.empty()) {
+  return loaded;
+}
+
+std::filesystem::path directory_of(const TrainOptions& options, const std::optional<NamedRun>& run,
+                                   const Config& config) {
+  if (!options.run_dir.empty()) {
+    return options.run_dir;
+  }
+  if (run) {
+    return run->directory;
+  }
+  if (config.run_name.empty()) {
     throw UserError(
         "run_name: a config from a pipe gives the run no name; set it "
         "(--set run_name=NAME), or say --run-dir");
   }
-  request.run_dir =
-      options.run_dir.empty()
-          ? run_of(options.config).value_or(std::filesystem::path("runs") / config.run_name)
-          : std::filesystem::path(options.run_dir);
-  take_name_from(request.run_dir, config);
-  if (options.resume == "auto") {
-    request.resume = ResumeMode::automatic;
-  } else if (options.resume == "never") {
-    request.resume = ResumeMode::never;
-  } else {
+  return std::filesystem::path("runs") / config.run_name;
+}
+
+TrainRequest make_request(const TrainOptions& options) {
+  const std::optional<NamedRun> run = named_run(options.config);
+  if (run && std::filesystem::is_directory(options.config)) {
+    require_own_directory(options, *run);
+  }
+  TrainRequest request{.loaded = load(options, run)};
+  request.run_dir = directory_of(options, run, request.loaded.config);
+  take_name_from(request.run_dir, request.loaded.config);
+  if (is_checkpoint(options.resume)) {
     request.resume = ResumeMode::checkpoint;
     request.resume_from = options.resume;
+  } else if (options.resume == kNever) {
+    request.resume = ResumeMode::never;
   }
   return request;
 }
@@ -103,16 +168,23 @@ void add_train(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand(
       "train", "Prepares data where its cache is missing, trains, validates, saves");
   auto options = std::make_shared<TrainOptions>();
-  add_path(*command, "CONFIG", options->config, "The run's config")->required();
+  add_path(*command, "CONFIG|RUN", options->config,
+           "The run's config; or a run directory: that run, with the config of its last start, "
+           "--set included")
+      ->required();
   add_sets(*command, options->sets);
   add_path(*command, "--run-dir", options->run_dir,
-           "Where the run lives (runs/NAME unless told, NAME being run_name; for the "
-           "config.json of a run, where that lies)");
+           "Where the run lives (runs/NAME unless told, NAME being run_name; for RUN and the "
+           "config.json in one, that directory)");
   add_path(*command, "--resume", options->resume,
            "auto: go on from the run directory's newest checkpoint, if any; never: refuse "
            "a directory that holds a run; or a checkpoint to go on from")
       ->type_name("auto|never|CHECKPOINT")
       ->capture_default_str();
+  add_path(*command, "--init-from", options->init_from,
+           "A fresh run begins with the weights of this checkpoint, by name, and with its "
+           "tokenizer (train.init_from)")
+      ->type_name("CHECKPOINT");
   add_device(*command, options->device, "the config's train.device");
   add_precision(*command, options->precision, "the config's train.precision");
   add_nproc(*command, options->nproc);

@@ -63,7 +63,7 @@ std::vector<Rule> held_out_rules(const Config& c) {
   const std::string why = validates ? "never acts while validation.every is 0"
                                     : "never acts without data.valid or data.holdout";
   return {
-      {!validates, {"validation.every"}, why},
+      {!validates && !is_off, {"validation.every"}, why},
       {!validates || is_off, {"validation.max_tokens", "validation.prompts"}, why},
       // `eval` heeds them, too.
       {!validates && c.data.test.empty(),

@@ -21,7 +21,10 @@ class Lister : public FieldVisitor {
   // The unions of several that were met, one of each family that adds what others have not.
   [[nodiscard]] const std::vector<UnionValue>& unions() const { return unions_; }
 
-  void flag(const Field& field, bool& value) override { add(field, value, "true or false"); }
+  void flag(const Field& field, bool& value) override {
+    add(field, value, "true or false");
+    rows_.back().choices = {"true", "false"};
+  }
   void integer(const Field& field, std::int64_t& value, const IntegerRange& range) override {
     add(field, value, describe(range));
   }

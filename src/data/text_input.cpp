@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <system_error>
 
-#include "data/text_reader.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/signal.h"
@@ -121,10 +120,15 @@ std::size_t TextInput::decode(std::span<char> output) {
 }
 
 std::string read_text(const std::filesystem::path& path) {
-  TextReader reader({.files = {path}});
+  TextInput input(path);
   std::string text;
-  for (TextChunk chunk; reader.next(chunk);) {
-    text += chunk.text;
+  std::string piece(kPiece, '\0');
+  while (const std::size_t size = input.read(piece)) {
+    text.append(piece, 0, size);
+    if (const std::size_t nul = text.find('\0', text.size() - size); nul != std::string::npos) {
+      throw UserError(text_name(path) + ": is not text: a NUL byte at offset " +
+                      format_count(static_cast<std::int64_t>(nul)) + "; expected plain UTF-8 text");
+    }
     if (std::ssize(text) > kLargestWholeFile) {
       throw UserError(text_name(path) + ": is longer than " +
                       format_bytes(static_cast<double>(kLargestWholeFile)) +

@@ -54,8 +54,8 @@ class TextInput {
   std::optional<Decompressor> decompressor_;
 };
 
-// All of a text that is small by its nature, without its byte order mark: a prompt. Throws
-// UserError also for one that holds NUL bytes or is longer than a GiB.
+// All of a text that is small by its nature, as it stands there: a prompt. Throws UserError also
+// for one that holds NUL bytes or is longer than a GiB.
 [[nodiscard]] std::string read_text(const std::filesystem::path& path);
 
 }  // namespace transnormer

@@ -507,8 +507,7 @@ else:
     class TransNormerConfig(PretrainedConfig):
         model_type = "transnormer"
         attribute_map = {"hidden_size": "dim", "num_hidden_layers": "layers",
-                         "num_attention_heads": "heads", "intermediate_size": "ffn_dim",
-                         "max_position_embeddings": "tokens_per_sample"}
+                         "num_attention_heads": "heads", "intermediate_size": "ffn_dim"}
 
     class TransNormerForCausalLM(Body, PreTrainedModel, GenerationMixin):
         """generate() reads all of the text anew for each token, since it may reorder and extend texts in

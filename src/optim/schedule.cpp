@@ -51,6 +51,10 @@ double after_warmup(const ScheduleConfig& schedule, double peak, std::int64_t do
 
 }  // namespace
 
+bool falls_towards_the_end(ScheduleKind schedule) {
+  return schedule != ScheduleKind::inverse_sqrt && schedule != ScheduleKind::constant;
+}
+
 double learning_rate(const ScheduleConfig& schedule, double peak, std::int64_t done,
                      std::int64_t total) {
   if (done < schedule.warmup_steps) {

@@ -7,6 +7,9 @@
 
 namespace transnormer {
 
+// Whether rates depend on the update that training ends with.
+[[nodiscard]] bool falls_towards_the_end(ScheduleKind schedule);
+
 // The rate of the update that follows `done` finished ones (the first is done = 0). Warm-up rises
 // linearly from warmup_init_lr to the peak over warmup_steps; then, with s = done:
 //   inverse_sqrt  peak * sqrt(max(warmup, 1) / max(s, 1))

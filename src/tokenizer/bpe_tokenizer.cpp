@@ -127,12 +127,8 @@ void BpeTokenizer::encode(std::string_view line, std::vector<TokenId>& ids,
 std::string BpeTokenizer::decode(std::span<const TokenId> ids) const {
   std::string text;
   for (const TokenId id : ids) {
-    const BpeToken& read = token(id);
-    if (&read == &token(vocabulary_.end)) {
-      text += '\n';
-    } else {
-      text += read.bytes;
-    }
+    const bool is_end = id == vocabulary_.end || id >= size();
+    text += is_end ? std::string_view("\n") : std::string_view(token(id).bytes);
   }
   return text;
 }

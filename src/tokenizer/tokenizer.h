@@ -63,7 +63,7 @@ class Tokenizer {
 
   // The file as it is stored in checkpoints, its name there, and its SHA-256.
   [[nodiscard]] virtual const std::string& serialized() const = 0;
-  [[nodiscard]] virtual std::string file_name() const = 0;  // tokenizer.txt or tokenizer.model
+  [[nodiscard]] virtual std::string file_name() const = 0;  // tokenizer.txt, .model or .json
   [[nodiscard]] const std::string& digest() const;          // of serialized(), computed once
 
  private:
@@ -75,13 +75,15 @@ class Tokenizer {
 };
 
 // What kind of tokenizer file these bytes hold, told by content; nothing where they are neither a
-// sentencepiece model nor text that could be a dictionary.
+// sentencepiece model nor a BPE vocabulary nor text that could be a dictionary.
 [[nodiscard]] std::optional<TokenizerType> tokenizer_type(std::string_view bytes);
 
-// Reads a sentencepiece model or a dictionary. `name` stands in messages. Throws UserError for
-// anything else.
+// Reads a sentencepiece model, a BPE vocabulary or a dictionary. `name` stands in messages. Throws
+// UserError for anything else.
 [[nodiscard]] std::shared_ptr<const Tokenizer> parse_tokenizer(std::string bytes,
                                                                const std::string& name);
+// The same of a file, with what belongs to it beside it, or of a directory with a BPE vocabulary
+// (bpe_files.h).
 [[nodiscard]] std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 }  // namespace transnormer

@@ -1,13 +1,12 @@
 #include "train/begin_writing.h"
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "checkpoint/layout.h"
+#include "checkpoint/named_run.h"
 #include "config/listing.h"
 #include "config/load.h"
 #include "config/markdown.h"
@@ -24,9 +23,6 @@ namespace transnormer {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kConfigFile = "config.json";
-constexpr const char* kLogFile = "train.log";
-constexpr const char* kMetricsFile = "metrics.jsonl";
 constexpr const char* kTensorboardDirectory = "tensorboard";
 constexpr const char* kHparamsDirectory = "hparams";
 
@@ -55,37 +51,36 @@ std::string work_summary(const TrainingRun& run) {
          format_count(run.state.threads) + (run.state.threads == 1 ? " thread" : " threads");
 }
 
-// Whether a file is the resolved config of a run, of this version or another: every section spelled
-// out. The config that a user wrote is hardly ever that.
-bool is_resolved_config(const fs::path& file) {
-  const auto json =
-      nlohmann::json::parse(read_regular_file(file), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("run_name")) {
-    return false;
-  }
-  constexpr std::array kSections{"model", "data", "tokenizer", "optimizer", "schedule", "train"};
-  return std::ranges::all_of(kSections, [&json](const char* section) {
-    return json.contains(section) && json[section].is_object();
-  });
-}
-
-// Where a run has its files, those of the same name that no run made must stay what they are.
-void require_no_stranger(const fs::path& directory) {
-  const auto refuse = [](const fs::path& file) {
+// Where a run has its files, those of the same name that no run made must stay what they are. In
+// the directory of the checkpoint that it goes on from, they are the run's; a config that is
+// damaged is set aside there.
+void require_no_stranger(const TrainingRun& run) {
+  const fs::path& directory = run.directory.path();
+  const auto refuse = [&directory](const char* file) {
     throw UserError(
-        file.string() +
+        (directory / file).string() +
         ": is no run's file, or a damaged one, and would be overwritten; choose another "
         "--run-dir, or remove it");
   };
-  const fs::path config = directory / kConfigFile;
-  if (has_entry(config)) {
-    return is_resolved_config(config) ? void() : refuse(config);
+  const bool has_checkpoint = run.resumed && !run.forked_from;
+  const RunConfigFile config = look_at_config(directory);
+  if (config == RunConfigFile::other || (config == RunConfigFile::damaged && !has_checkpoint)) {
+    refuse(kConfigFile);
   }
   for (const char* name : {kLogFile, kMetricsFile}) {
-    if (has_entry(directory / name)) {
-      refuse(directory / name);
+    if (config == RunConfigFile::missing && !has_checkpoint && has_entry(directory / name)) {
+      refuse(name);
     }
   }
+}
+
+void write_config(TrainingRun& run) {
+  const fs::path file = run.directory.path() / kConfigFile;
+  if (look_at_config(run.directory.path()) == RunConfigFile::damaged) {
+    run.warnings.push_back("the damaged " + file.string() + " is set aside as " +
+                           run.directory.set_aside_config().filename().string());
+  }
+  write_file_atomically(file, config_to_json(run.config));
 }
 
 // What a former run, or a former life of this one, wrote about steps that are now made anew.
@@ -150,14 +145,17 @@ Events open_sinks(const TrainingRun& run, const log::StillOurs& still_ours) {
 Events begin_writing(TrainingRun& run) {
   const fs::path& directory = run.directory.path();
   require_space(run);
-  require_no_stranger(directory);
+  require_no_stranger(run);
   run.directory.require_ours();  // text may have been prepared for hours
   run.directory.keep();
-  write_file_atomically(directory / kConfigFile, config_to_json(run.config));
+  write_config(run);
   const log::StillOurs still_ours = [&run] { return run.directory.is_ours(); };
   log::open_file(directory / kLogFile, still_ours);
   const std::int64_t cut = cut_back(run);
   Events events = open_sinks(run, still_ours);
+  for (const std::string& change : run.changes) {
+    log::info(change);
+  }
   for (const std::string& warning : run.warnings) {
     log::warn(warning);
   }

@@ -56,11 +56,12 @@ std::optional<std::string> reason_to_end(const Config& config, const TrainingSta
          format_count(total) + ")";
 }
 
-std::string keys_that_end(const Config& config, const TrainingState& state, std::int64_t samples) {
-  std::string keys;
+std::vector<std::string> keys_that_end(const Config& config, const TrainingState& state,
+                                       std::int64_t samples) {
+  std::vector<std::string> keys;
   const auto name_if = [&keys](bool ends, const char* key) {
     if (ends) {
-      keys += (keys.empty() ? "" : " and ") + std::string(key);
+      keys.emplace_back(key);
     }
   };
   name_if(is_out_of_patience(config, state), "validation.patience");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/training_state.h"
 #include "config/config.h"
@@ -20,7 +21,8 @@ namespace transnormer {
                                                        std::int64_t total);
 
 // The keys whose values end training here, to be named to who wants it to go on.
-[[nodiscard]] std::string keys_that_end(const Config& config, const TrainingState& state,
-                                        std::int64_t samples);
+[[nodiscard]] std::vector<std::string> keys_that_end(const Config& config,
+                                                     const TrainingState& state,
+                                                     std::int64_t samples);
 
 }  // namespace transnormer

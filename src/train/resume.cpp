@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "config/load.h"
+#include "config/names.h"
 #include "config/splits.h"
 #include "ops/trust/trust.h"
 #include "optim/schedule.h"
@@ -38,15 +40,14 @@ StartingPoint named(const fs::path& path, const RunDirectory& directory) {
   start.is_fork = is_fork;
   start.way_to_start_anew =
       is_fork ? "leave --resume out" : "leave --resume out and choose another --run-dir";
-  start.way_to_go_on = "the same command without --resume";
+  start.way_to_go_on = "train " + directory.path().string();
   if (is_amid_skips(start.checkpoint->state())) {
     start.warnings.push_back(amid_skips(*start.checkpoint) + "; going on from it");
   }
-  if (is_fork && directory.holds_a_run()) {
+  if (is_fork && !directory.checkpoint_steps().empty()) {
     throw UserError(directory.path().string() + ": holds a run of its own, which starting from " +
-                    path.string() +
-                    " would overwrite; leave --resume out to go on with it, or choose another "
-                    "--run-dir");
+                    path.string() + " would overwrite; go on with it by train " +
+                    directory.path().string() + ", or choose another --run-dir");
   }
   return start;
 }
@@ -55,8 +56,21 @@ bool is_place_of_a_file(const std::string& key) {
   return key == "data.train" || key == "tokenizer.path";
 }
 
-std::string describe(const ConfigChange& change) {
-  return change.key + ": " + change.before + " when it was saved, " + change.after + " now";
+// Values may be long lists of files.
+std::string shortened(const std::string& value) {
+  constexpr std::size_t kLongest = 160;
+  return value.size() > kLongest ? value.substr(0, kLongest) + ".." : value;
+}
+
+std::string describe(const ConfigChange& change, const LoadedConfig& loaded) {
+  const auto origin = loaded.origins.find(change.key);
+  return change.key + ": " + shortened(change.before) + " -> " + shortened(change.after) +
+         (origin == loaded.origins.end() ? "" : " (" + origin->second + ")");
+}
+
+std::string to_train_anew(const StartingPoint& start) {
+  return start.way_to_start_anew + " to train anew (with its weights: --init-from " +
+         start.checkpoint->path().string() + ")";
 }
 
 // data.valid may change, but not whether a part of data.train stands for it.
@@ -76,6 +90,40 @@ std::optional<std::string> moved_holdout(const DataConfig& saved, const DataConf
 bool is_cause_of_rate(const std::string& key) {
   return key == "optimizer.lr" || key == "train.steps" || key == "train.max_epochs" ||
          key.starts_with("schedule.");
+}
+
+std::optional<std::string> jump_of_rate(const Config& saved, const Config& config,
+                                        std::int64_t step, std::int64_t samples) {
+  const auto rate = [&](const Config& of) {
+    return learning_rate(of.schedule, of.optimizer.lr, step, total_steps(of.train, samples));
+  };
+  const std::string before = format_significant(rate(saved));
+  const std::string after = format_significant(rate(config));
+  if (before == after) {
+    return std::nullopt;
+  }
+  std::string causes;
+  for (const ConfigChange& change : config_changes(saved, config)) {
+    if (is_cause_of_rate(change.key)) {
+      causes += (causes.empty() ? "" : ", ") + change.key;
+    }
+  }
+  return "the learning rate jumps at step " + format_count(step) + ": " + before +
+         " when it was saved, " + after + " now (changed: " + causes + ")";
+}
+
+std::optional<std::string> change_of_end(const Config& saved, const Config& config,
+                                         std::int64_t samples) {
+  const std::int64_t before = total_steps(saved.train, samples);
+  const std::int64_t after = total_steps(config.train, samples);
+  if (before == after || !falls_towards_the_end(config.schedule.name)) {
+    return std::nullopt;
+  }
+  return std::string("schedule.name \"") +
+         name_of<ScheduleKind>(kScheduleNames, config.schedule.name) +
+         "\" falls towards the end of training, which was update " + format_count(before) +
+         " and is " + format_count(after) +
+         " now: the learning rates are not those of a run planned so from the start";
 }
 
 std::string build_description(const at::Device& device) {
@@ -141,9 +189,9 @@ StartingPoint choose_start(const TrainRequest& request, const RunDirectory& dire
       if (directory.holds_a_run()) {
         throw UserError(directory.path().string() +
                         ": holds a run, and --resume never starts anew; choose another --run-dir "
-                        "or --resume auto");
+                        "or leave it out to go on with that run");
       }
-      return {};
+      return {.way_to_go_on = "train " + directory.path().string()};
     case ResumeMode::checkpoint:
       return named(request.resume_from, directory);
   }
@@ -157,7 +205,7 @@ void record_environment(TrainingState& state, at::Device device, std::int64_t ra
   state.build = build_description(device);
 }
 
-std::vector<std::string> compare_settings(const StartingPoint& start, const Config& config,
+std::vector<std::string> compare_settings(const StartingPoint& start, const LoadedConfig& loaded,
                                           const TrainingState& now) {
   const Checkpoint& checkpoint = *start.checkpoint;
   if (checkpoint.is_average()) {
@@ -167,18 +215,19 @@ std::vector<std::string> compare_settings(const StartingPoint& start, const Conf
   }
   std::vector<std::string> warnings;
   std::vector<std::string> faults;
-  for (const ConfigChange& change : config_changes(checkpoint.config(), config)) {
+  for (const ConfigChange& change : config_changes(checkpoint.config(), loaded.config)) {
     if (is_place_of_a_file(change.key)) {
       continue;
     }
     if (change.on_resume == OnResume::warn) {
-      warnings.push_back(describe(change) + "; going on with the new value");
+      warnings.push_back(describe(change, loaded));
     } else if (change.on_resume == OnResume::refuse) {
-      faults.push_back(describe(change) + ", and a resumed run must not change it; undo that or " +
-                       start.way_to_start_anew + " to train anew");
+      faults.push_back(describe(change, loaded) +
+                       ", and a resumed run must not change it; undo that or " +
+                       to_train_anew(start));
     }
   }
-  if (const auto fault = moved_holdout(checkpoint.config().data, config.data)) {
+  if (const auto fault = moved_holdout(checkpoint.config().data, loaded.config.data)) {
     faults.push_back(*fault);
   }
   if (!faults.empty()) {
@@ -199,12 +248,36 @@ std::vector<std::string> compare_settings(const StartingPoint& start, const Conf
   return warnings;
 }
 
+std::vector<std::string> told_changes(const StartingPoint& start,
+                                      const std::optional<Config>& last_start,
+                                      const LoadedConfig& loaded) {
+  std::set<std::string> done{"run_name"};
+  std::vector<std::string> told;
+  if (start.checkpoint) {
+    for (const ConfigChange& change : config_changes(start.checkpoint->config(), loaded.config)) {
+      const bool is_new = done.insert(change.key).second;
+      if (is_new && (change.on_resume == OnResume::silent || is_place_of_a_file(change.key))) {
+        told.push_back(describe(change, loaded));
+      }
+    }
+  }
+  if (last_start) {
+    for (const ConfigChange& change : config_changes(*last_start, loaded.config)) {
+      if (done.insert(change.key).second) {
+        told.push_back(describe(change, loaded));
+      }
+    }
+  }
+  return told;
+}
+
 std::shared_ptr<const Tokenizer> same_tokenizer(const StartingPoint& start, const Config& config) {
   const Checkpoint& checkpoint = *start.checkpoint;
   const std::string& path = config.tokenizer.path;
   if (!path.empty() && load_tokenizer(path)->digest() != checkpoint.tokenizer()->digest()) {
     throw UserError("tokenizer.path: " + path + " is not the tokenizer that " +
-                    checkpoint.path().string() + " was trained with; name that one or " +
+                    checkpoint.path().string() +
+                    " was trained with; set it to \"\" to take that one, or " +
                     start.way_to_start_anew + " to train anew");
   }
   return checkpoint.tokenizer();
@@ -214,29 +287,18 @@ void require_same_data(const StartingPoint& start, const std::string& train_data
   const Checkpoint& checkpoint = *start.checkpoint;
   if (checkpoint.state().train_data_digest != train_data_digest) {
     throw UserError("data.train: its text is not the one that " + checkpoint.path().string() +
-                    " was trained with; name that one or " + start.way_to_start_anew +
-                    " to train anew");
+                    " was trained with; name that one or " + to_train_anew(start));
   }
 }
 
-std::optional<std::string> jump_of_rate(const Config& saved, const Config& config,
-                                        std::int64_t step, std::int64_t samples) {
-  const auto rate = [&](const Config& of) {
-    return learning_rate(of.schedule, of.optimizer.lr, step, total_steps(of.train, samples));
-  };
-  const std::string before = format_significant(rate(saved));
-  const std::string after = format_significant(rate(config));
-  if (before == after) {
-    return std::nullopt;
+std::optional<std::string> change_of_rate(const Config& saved, const Config& config,
+                                          std::int64_t step, std::int64_t samples) {
+  const auto jump = jump_of_rate(saved, config, step, samples);
+  const auto end = change_of_end(saved, config, samples);
+  if (jump && end) {
+    return *jump + "; " + *end;
   }
-  std::string causes;
-  for (const ConfigChange& change : config_changes(saved, config)) {
-    if (is_cause_of_rate(change.key)) {
-      causes += (causes.empty() ? "" : ", ") + change.key;
-    }
-  }
-  return "the learning rate jumps at step " + format_count(step) + ": " + before +
-         " when it was saved, " + after + " now (changed: " + causes + ")";
+  return jump ? jump : end;
 }
 
 bool learns_otherwise(const Config& saved, const Config& config) {

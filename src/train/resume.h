@@ -14,10 +14,12 @@
 namespace transnormer {
 
 struct StartingPoint {
-  std::optional<Checkpoint> checkpoint;    // nothing: from the start
-  bool is_fork = false;                    // it is of another directory
-  std::vector<std::int64_t> damaged = {};  // steps of newer ones that were passed over
-  std::vector<std::string> warnings = {};  // of those, and of others passed over
+  std::optional<Checkpoint> checkpoint = {};  // nothing: from the start
+  std::optional<Checkpoint> initial = {};     // .. with the weights of this one (initial_weights.h)
+  bool is_fork = false;                       // it is of another directory
+  std::vector<std::int64_t> damaged = {};     // steps of newer ones that were passed over
+  std::vector<std::string> warnings = {};     // of those, and of others passed over
+  std::vector<std::string> changes = {};      // of settings, without a warning (told_changes())
   // For people: what trains anew where going on is refused, and what goes on after a stop.
   std::string way_to_start_anew = "choose another --run-dir";
   std::string way_to_go_on = "the same command";
@@ -27,7 +29,7 @@ struct StartingPoint {
 // are not proven to be damaged: one that merely cannot be read or used now is a UserError. One that
 // was saved amid skipped updates is passed over, unless there is no other.
 // never: UserError where the directory holds a run. checkpoint: the one named; where it is of
-// another directory, this one must not hold a run yet.
+// another directory, this one must not have checkpoints yet.
 [[nodiscard]] StartingPoint choose_start(const TrainRequest& request,
                                          const RunDirectory& directory);
 
@@ -38,12 +40,19 @@ struct StartingPoint {
 void record_environment(TrainingState& state, at::Device device, std::int64_t ranks);
 
 // Compares with the run that was saved. Returns a warning for each difference that may change the
-// bits of what follows; throws UserError that names every one that must not change, or where the
-// checkpoint is an average, which has no optimizer's state. Places of files
-// are judged by content: same_tokenizer(), require_same_data().
+// bits of what follows, such as "optimizer.lr: 0.0005 -> 0.0001 (--set)"; throws UserError that
+// names every one that must not change, or where the checkpoint is an average, which has no
+// optimizer's state. Places of files are judged by content: same_tokenizer(), require_same_data().
 [[nodiscard]] std::vector<std::string> compare_settings(const StartingPoint& start,
-                                                        const Config& config,
+                                                        const LoadedConfig& loaded,
                                                         const TrainingState& now);
+
+// The differences that are left, for people: what may change in silence since the checkpoint, if
+// there is one, and whatever else was set otherwise at the last start in this directory, whose
+// config it still has. `run_name` follows the directory.
+[[nodiscard]] std::vector<std::string> told_changes(const StartingPoint& start,
+                                                    const std::optional<Config>& last_start,
+                                                    const LoadedConfig& loaded);
 
 // The tokenizer that goes on: the saved one, unless the config names a file, which must hold the
 // same. Throws UserError.
@@ -53,11 +62,12 @@ void record_environment(TrainingState& state, at::Device device, std::int64_t ra
 // Throws UserError where the training text is not the one of the saved run.
 void require_same_data(const StartingPoint& start, const std::string& train_data_digest);
 
-// A warning where the learning rate of the next update, the one after `state.step`, is, as it is
-// shown, another than the saved run would have gone on with, for whatever reason. `samples`: of an
+// A warning where the learning rate of the next update, the one after `step`, is, as it is shown,
+// another than the saved run would have gone on with, for whatever reason, and where that of later
+// ones is, since training ends elsewhere and the schedule falls towards the end. `samples`: of an
 // epoch.
-[[nodiscard]] std::optional<std::string> jump_of_rate(const Config& saved, const Config& config,
-                                                      std::int64_t step, std::int64_t samples);
+[[nodiscard]] std::optional<std::string> change_of_rate(const Config& saved, const Config& config,
+                                                        std::int64_t step, std::int64_t samples);
 
 // Whether the losses of the saved run say nothing about those to come.
 [[nodiscard]] bool learns_otherwise(const Config& saved, const Config& config);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "train/initial_weights.h"
 #include "train/resume.h"
 #include "util/units.h"
 
@@ -31,17 +32,32 @@ StartingPoint choose_again(const TrainingRun& run, std::int64_t sound_until) {
   if (!run.world.is_first() && !place.empty()) {
     start.checkpoint = Checkpoint::open(place);
   }
-  start.way_to_go_on = run.way_to_go_on;
   return start;
+}
+
+// A run that was resumed has not opened what it once began with.
+void find_initial_weights(TrainingRun& run) {
+  if (run.initial || run.config.train.init_from.empty()) {
+    return;
+  }
+  const std::string place = run.world.word_of_first([&run] {
+    run.initial = open_initial_weights(run.config);
+    return run.initial->path().string();
+  });
+  if (!run.world.is_first()) {
+    run.initial = Checkpoint::open(place);
+  }
 }
 
 void start_again(TrainingRun& run, std::int64_t sound_until) {
   StartingPoint start = choose_again(run, sound_until);
   run.warnings = std::move(start.warnings);
+  run.changes.clear();
   std::erase_if(run.notes, [](const log::NoteEvent& note) { return !is_of_retry(note); });
   if (start.checkpoint) {
     start_from(run, start);
   } else {
+    find_initial_weights(run);
     start_anew(run);
   }
   require_equal_weights(run);

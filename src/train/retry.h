@@ -10,7 +10,8 @@ namespace transnormer {
 [[nodiscard]] bool may_go_back(const TrainingRun& run);
 
 // Takes the run to its newest sound checkpoint of a step up to `sound_until`; where there is none,
-// to what it began with: the checkpoint of another directory that it goes on from, or new weights.
+// to what it began with: the checkpoint of another directory that it goes on from, or new weights
+// (those of train.init_from among them).
 // Let that be step k, and n updates be begun when training diverged, the last of them perhaps given
 // up: samples up to n·G + p were seen, p being those passed over before. The next update is to take
 // those from there on, so that p grows by (n - k)·G. What was written about steps after k goes with

@@ -11,9 +11,12 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/named_run.h"
 #include "config/load.h"
 #include "config/splits.h"
 #include "task/objective.h"
+#include "train/initial_weights.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/signal.h"
@@ -30,6 +33,8 @@ std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start
   TaskRequest request{.config = config, .validates = validates(config)};
   if (start.checkpoint) {
     request.tokenizer = same_tokenizer(start, config);
+  } else if (start.initial) {
+    request.tokenizer = tokenizer_of(*start.initial, config);
   }
   std::unique_ptr<Task> task = objective(config.train.objective).make_task(request);
   if (start.checkpoint) {
@@ -38,41 +43,81 @@ std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start
   return task;
 }
 
-// On rank 0; the caches of the data are whole then.
-Start prepare_start(const TrainRequest& request, const TrainingState& state,
-                    std::vector<std::string>& warnings) {
+struct Choice {
+  RunDirectory directory;
+  StartingPoint point;
+};
+
+// That of the last start here, as far as it can be read.
+std::optional<Config> config_of_last_start(const fs::path& run_dir) {
+  try {
+    if (look_at_config(run_dir) == RunConfigFile::resolved) {
+      const fs::path file = run_dir / kConfigFile;
+      return parse_config(read_regular_file(file), file.string()).config;
+    }
+  } catch (const UserError&) {  // of another version, or damaged
+  }
+  return std::nullopt;
+}
+
+// Of a command that seems to take the run for a fresh one.
+void warn_of_idle_weights(const LoadedConfig& loaded, StartingPoint& point) {
+  const std::string& named = loaded.config.train.init_from;
+  const auto origin = loaded.origins.find("train.init_from");
+  const bool is_asked = origin != loaded.origins.end() && origin->second.starts_with("--");
+  if (is_asked && !named.empty() && named != point.checkpoint->config().train.init_from) {
+    point.warnings.push_back(
+        "train.init_from: acts on a fresh run only, and this one goes on from " +
+        point.checkpoint->path().string() +
+        "; choose another --run-dir to start with those weights");
+  }
+}
+
+// On rank 0.
+Choice choose(const TrainRequest& request, const TrainingState& state,
+              std::vector<std::string>& warnings) {
   RunDirectory directory(request.run_dir);
   for (std::string& warning : directory.warnings()) {
     warnings.push_back(std::move(warning));
   }
   StartingPoint point = choose_start(request, directory);
-  std::move(point.warnings.begin(), point.warnings.end(), std::back_inserter(warnings));
   if (point.checkpoint) {
-    const std::vector<std::string> changes = compare_settings(point, request.loaded.config, state);
-    warnings.insert(warnings.end(), changes.begin(), changes.end());
+    warn_of_idle_weights(request.loaded, point);
+    const std::vector<std::string> changes = compare_settings(point, request.loaded, state);
+    point.warnings.insert(point.warnings.end(), changes.begin(), changes.end());
+  } else {
+    point.initial = open_initial_weights(request.loaded.config);
   }
+  std::move(point.warnings.begin(), point.warnings.end(), std::back_inserter(warnings));
+  point.changes = told_changes(point, config_of_last_start(directory.path()), request.loaded);
   throw_if_stopped();
-  std::unique_ptr<Task> task = make_task(request.loaded.config, point);
-  return {std::move(directory), std::move(point), std::move(task)};
+  return {std::move(directory), std::move(point)};
 }
 
-std::string spelled(const Start& start) {
-  return nlohmann::json{
-      {"directory", start.directory.path().string()},
-      {"checkpoint", start.point.checkpoint ? start.point.checkpoint->path().string() : ""}}
+std::string place_of(const std::optional<Checkpoint>& checkpoint) {
+  return checkpoint ? checkpoint->path().string() : "";
+}
+
+std::string spelled(const Choice& choice) {
+  return nlohmann::json{{"directory", choice.directory.path().string()},
+                        {"checkpoint", place_of(choice.point.checkpoint)},
+                        {"initial", place_of(choice.point.initial)},
+                        {"is_fork", choice.point.is_fork}}
       .dump();
 }
 
 // On any other.
-Start follow_start(const Config& config, const std::string& of_first) {
+Choice follow(const std::string& of_first) {
   const auto json = nlohmann::json::parse(of_first);
+  const auto open = [&json](const char* key) {
+    const std::string path = json.at(key);
+    return path.empty() ? std::nullopt : std::optional(Checkpoint::open(path));
+  };
   StartingPoint point;
-  if (const std::string path = json.at("checkpoint"); !path.empty()) {
-    point.checkpoint = Checkpoint::open(path);
-  }
-  std::unique_ptr<Task> task = make_task(config, point);
-  return {RunDirectory::of_another(json.at("directory").get<std::string>()), std::move(point),
-          std::move(task)};
+  point.checkpoint = open("checkpoint");
+  point.initial = open("initial");
+  point.is_fork = json.at("is_fork").get<bool>();
+  return {RunDirectory::of_another(json.at("directory").get<std::string>()), std::move(point)};
 }
 
 // A file of rank 0 in the run directory, which all others must see.
@@ -135,16 +180,25 @@ void require_shared_files(const dist::World& world, const fs::path& directory) {
 
 Start start_together(const TrainRequest& request, dist::World& world, const TrainingState& now,
                      std::vector<std::string>& warnings) {
-  std::optional<Start> start;
+  std::optional<Choice> choice;
   const std::string decided = world.word_of_first([&] {
-    start.emplace(prepare_start(request, now, warnings));
-    return spelled(*start);
+    choice.emplace(choose(request, now, warnings));
+    return spelled(*choice);
   });
-  if (!start) {
-    start.emplace(follow_start(request.loaded.config, decided));
+  if (!choice) {  // at once: a checkpoint of another run may not be there for long
+    choice.emplace(follow(decided));
   }
-  require_shared_files(world, start->directory.path());
-  return *std::move(start);
+  const Config& config = request.loaded.config;
+  std::unique_ptr<Task> task;
+  (void)world.word_of_first([&] {
+    task = make_task(config, choice->point);
+    return "prepared";
+  });
+  if (!task) {
+    task = make_task(config, choice->point);
+  }
+  require_shared_files(world, choice->directory.path());
+  return {std::move(choice->directory), std::move(choice->point), std::move(task)};
 }
 
 }  // namespace transnormer

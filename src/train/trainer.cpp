@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <memory>
+#include <string>
 
 #include "config/names.h"
 #include "log/console.h"
@@ -22,6 +23,16 @@ struct LogFileUntilTheEnd {
   LogFileUntilTheEnd& operator=(const LogFileUntilTheEnd&) = delete;
 };
 
+std::string way_to_go_on(const TrainingRun& run) {
+  std::string keys;
+  std::string sets;
+  for (const std::string& key : keys_that_end(run.config, run.state, run.task->samples())) {
+    keys += (keys.empty() ? "" : " and ") + key;
+    sets += " --set " + key + "=..";
+  }
+  return "; raise " + keys + " to go on: train " + run.directory.path().string() + sets;
+}
+
 }  // namespace
 
 ExitStatus train(const TrainRequest& request) {
@@ -33,10 +44,12 @@ ExitStatus train(const TrainRequest& request, dist::World& world) {
   log::set_level(level);
   const std::unique_ptr<TrainingRun> run = set_up(request, world);
   if (run->already_ended) {
+    for (const std::string& change : run->changes) {  // one of them may have ended it
+      log::info(change);
+    }
     log::set_level(log::Level::info);  // the one answer there is, whatever log.level asks for
     log::info(run->directory.path().string() + ": this run has ended: " + *run->already_ended +
-              "; raise " + keys_that_end(run->config, run->state, run->task->samples()) +
-              " to go on");
+              way_to_go_on(*run));
     log::set_level(level);
     return ExitStatus::done;
   }

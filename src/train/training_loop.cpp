@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <ratio>
 #include <utility>
 
 #include "log/console.h"
@@ -71,13 +72,6 @@ bool is_stop_requested() {
   return stop_requested().has_value();
 }
 
-// What signals have asked of this process: the ranks add them up.
-std::vector<double> wishes_of_this_rank() {
-  const auto stop = stop_requested();
-  return {stop == ExitStatus::interrupted ? 1.0 : 0.0, stop == ExitStatus::terminated ? 1.0 : 0.0,
-          take_save_request() ? 1.0 : 0.0};
-}
-
 }  // namespace
 
 TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
@@ -95,7 +89,11 @@ TrainingLoop::TrainingLoop(TrainingRun& run, Events& events)
                           "saved"
                       ? run.state.step
                       : -1),
-      applied_step_(run.state.step) {
+      applied_step_(run.state.step),
+      save_due_(run.forked_from.has_value()) {  // from then on it goes on by itself
+  if (!run_.training_began) {  // after a divergence the clock goes on
+    run_.training_began = std::chrono::steady_clock::now();
+  }
   run_.world.set_last_words([this] { (void)saver_.settle(kLastWords); });
 }
 
@@ -105,7 +103,10 @@ TrainingLoop::~TrainingLoop() {
 
 ExitStatus TrainingLoop::run() {
   try {
-    return go_on() ? end() : stop(stop_.value());
+    if (go_on()) {
+      return end();
+    }
+    return stop_ ? stop(*stop_) : end_by_time();
   } catch (const DivergedError&) {
     throw;
   } catch (const dist::CollectiveError& error) {  // while the save in flight can be waited for
@@ -129,10 +130,10 @@ bool TrainingLoop::go_on() {
 
 bool TrainingLoop::make_update() {
   meter_.begin_update(run_.world.all().waited_seconds());
-  auto measured =
-      step_.measure(loader_.next_update(), state_.step, is_stop_requested, wishes_of_this_rank);
+  auto measured = step_.measure(loader_.next_update(), state_.step, is_stop_requested,
+                                [this] { return wishes(); });
   if (!measured) {
-    agree(wishes_of_this_rank());
+    agree(wishes());
     return false;
   }
   agree(measured->wishes);
@@ -153,7 +154,16 @@ bool TrainingLoop::make_update() {
   is_amid_change_ = false;
   report(update);
   judge(update);
-  return !stop_;
+  return !stop_ && !ends_by_time();
+}
+
+std::vector<double> TrainingLoop::wishes() const {
+  const auto stop = stop_requested();
+  const std::chrono::duration<double, std::ratio<3600>> hours =
+      std::chrono::steady_clock::now() - *run_.training_began;
+  const double limit = config_.train.max_hours;
+  return {stop == ExitStatus::interrupted ? 1.0 : 0.0, stop == ExitStatus::terminated ? 1.0 : 0.0,
+          take_save_request() ? 1.0 : 0.0, limit > 0 && hours.count() >= limit ? 1.0 : 0.0};
 }
 
 // `wishes`: summed over the ranks, so that all do the same.
@@ -162,6 +172,7 @@ void TrainingLoop::agree(const std::vector<double>& wishes) {
     stop_ = wishes[0] > 0 ? ExitStatus::interrupted : ExitStatus::terminated;
   }
   save_is_asked_ = save_is_asked_ || wishes[2] > 0;
+  time_is_over_ = time_is_over_ || wishes[3] > 0;
 }
 
 bool TrainingLoop::is_to_be_applied(const Update& update) {
@@ -364,9 +375,9 @@ bool TrainingLoop::validate() {
     of_average = validate_average(run_, is_stop_requested);
   }
   if (!report || (run_.average && !of_average)) {
-    std::vector<double> wishes = wishes_of_this_rank();
-    run_.world.all().sum(wishes);
-    agree(wishes);
+    std::vector<double> asked = wishes();
+    run_.world.all().sum(asked);
+    agree(asked);
     return false;
   }
   log::ValidEvent event;
@@ -455,6 +466,20 @@ ExitStatus TrainingLoop::stop(ExitStatus status) {
                    format_count(state_.step) + outcome);
   const bool could_save = saved_step_ == state_.step || fault_of_state(run_);
   return could_save ? status : ExitStatus::save_failed;
+}
+
+// What is due at this step, such as a validation, is left to the next start.
+bool TrainingLoop::ends_by_time() const {
+  return time_is_over_ && state_.step < run_.total_steps && !fault_of_state(run_);
+}
+
+ExitStatus TrainingLoop::end_by_time() {
+  bar_.finish();
+  const std::string outcome = save_and_tell();
+  events_.note(state_.step, "time_limit",
+               "train.max_hours, " + format_significant(config_.train.max_hours) +
+                   ", is over: stopped at step " + format_count(state_.step) + outcome);
+  return saved_step_ != state_.step || has_losses() ? ExitStatus::save_failed : ExitStatus::done;
 }
 
 ExitStatus TrainingLoop::end() {

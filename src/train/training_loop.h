@@ -45,12 +45,15 @@ class TrainingLoop {
     std::map<std::string, std::vector<double>> histograms;  // empty unless due
   };
 
-  [[nodiscard]] bool go_on();  // to the end: true; false where a signal cut it short
+  [[nodiscard]] bool go_on();  // to the end: true; false where a signal or the time cut it short
 
-  // One update and its events. False where a signal stopped it half-way; the state is then that of
-  // before.
+  // One update and its events. False where training is to stop here: by a signal, which may come
+  // half-way (the state is then that of before), or since its time is over.
   bool make_update();
-  // Notes what signals ask for. `wishes`: to stop by SIGINT, by SIGTERM, to save; above 0: asked.
+  // What this process asks for: to stop by SIGINT, by SIGTERM, to save, to end since
+  // train.max_hours are over; above 0: asked. The ranks add them up.
+  [[nodiscard]] std::vector<double> wishes() const;
+  // Notes what is asked for.
   void agree(const std::vector<double>& wishes);
   [[nodiscard]] bool is_to_be_applied(const Update& update);
   // Of a finite update, as far as they are due.
@@ -83,7 +86,10 @@ class TrainingLoop {
   std::string outcome_of_fault();
   // Whether a save or a record of the log failed on the way.
   [[nodiscard]] bool has_losses() const;
+  // Whether it ends here for train.max_hours: with a state that can be saved, before the last step.
+  [[nodiscard]] bool ends_by_time() const;
   ExitStatus stop(ExitStatus status);
+  ExitStatus end_by_time();
   ExitStatus end();
 
   TrainingRun& run_;
@@ -101,8 +107,9 @@ class TrainingLoop {
   bool is_amid_change_ = false;     // of weights or state: neither that before an update nor after
   std::optional<ExitStatus> stop_;  // asked for
   bool save_is_asked_ = false;
+  bool time_is_over_ = false;
   bool validation_due_ = false;
-  bool save_due_ = false;
+  bool save_due_;
 };
 
 }  // namespace transnormer

@@ -14,6 +14,7 @@
 #include "task/objective.h"
 #include "train/divergence.h"
 #include "train/ending.h"
+#include "train/initial_weights.h"
 #include "train/prompts.h"
 #include "train/resume.h"
 #include "train/start.h"
@@ -150,8 +151,8 @@ void carry_on(TrainingRun& run, const Config& saved) {
   if (learns_otherwise(saved, run.config) || !has_loss_windows(run.state)) {
     restart_loss_windows(run.state);
   }
-  if (const auto jump = jump_of_rate(saved, run.config, run.state.step, run.task->samples())) {
-    run.warnings.push_back(*jump);
+  if (const auto change = change_of_rate(saved, run.config, run.state.step, run.task->samples())) {
+    run.warnings.push_back(*change);
   }
 }
 
@@ -208,7 +209,6 @@ void start_from(TrainingRun& run, const StartingPoint& start) {
   if (start.is_fork) {
     run.forked_from = checkpoint.path();
   }
-  run.way_to_go_on = start.way_to_go_on;
   run.origin = "resumed from " + shown_path(checkpoint.path()) + " (step " +
                format_count(run.state.step) + ")";
   carry_on(run, checkpoint.config());
@@ -235,6 +235,9 @@ void start_anew(TrainingRun& run) {
   run.resumed = false;
   run.damaged.clear();
   run.origin = "started";
+  if (run.initial) {
+    take_initial_weights(run);
+  }
   run.state.train_data_digest = run.task->data_digest();
   run.state.tokenizer_digest = run.task->tokenizer()->digest();
   run.unigram_counts = run.task->token_counts();
@@ -307,14 +310,20 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
                   .scaler = LossScaler(config.train.precision == Precision::fp16),
                   .state = std::move(state),
                   .saves_in_background = saves_in_background,
+                  .initial = std::move(start.point.initial),
+                  .changes = std::move(start.point.changes),
                   .warnings = std::move(warnings)});
   if (config.optimizer.ema > 0) {
     run->average = std::make_unique<WeightAverage>(run->optimizer->flat(), config.optimizer.ema);
   }
+  run->way_to_go_on = start.point.way_to_go_on;
   if (start.point.checkpoint) {
     start_from(*run, start.point);
   } else {
     start_anew(*run);
+    if (config.train.divergence_retries == 0) {
+      run->initial.reset();  // it is not gone back to
+    }
   }
   const std::vector<std::string> of_prompts = check_prompts(*run);
   run->warnings.insert(run->warnings.end(), of_prompts.begin(), of_prompts.end());

@@ -1,6 +1,7 @@
 // Everything that a training run holds while it goes on, and how it comes to be.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/run_directory.h"
 #include "checkpoint/training_state.h"
 #include "config/config.h"
@@ -38,14 +40,17 @@ struct TrainingRun {
   std::unique_ptr<WeightAverage> average = {};  // of the weights; null without optimizer.ema
   LossScaler scaler;
   TrainingState state;
+  std::optional<std::chrono::steady_clock::time_point> training_began = {};  // by this process
   bool saves_in_background = true;  // the machine has room for a copy of what is saved
   bool resumed = false;
   std::optional<std::filesystem::path> forked_from = {};  // a checkpoint of another directory
+  std::optional<Checkpoint> initial = {};  // whose weights it starts with, where it starts anew
   bool has_losses = false;  // a save or a record of the log failed before it went back
   std::string way_to_go_on = "the same command";  // after a stop, for people
   std::vector<std::int64_t> damaged = {};  // steps of newer checkpoints that were passed over
   std::optional<std::string> already_ended = {};  // why there is nothing left to do
   std::string origin = "started";                 // for people
+  std::vector<std::string> changes = {};          // of settings since the last start, for people
   std::vector<std::string> warnings;              // of the set-up, for people
   std::vector<log::NoteEvent> notes = {};         // of the set-up, for scripts too
 };

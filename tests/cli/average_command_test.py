@@ -39,7 +39,8 @@ class Average(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.workspace = exported.Workspace()
-        cls.run_dir = cls.workspace.train("run", checkpoint={"every": 2, "keep_last": 3})
+        cls.run_dir = cls.workspace.train("run", checkpoint={"every": 2, "keep_last": 3},
+                                          validation={"every": 2})
         cls.steps = [cls.run_dir / f"checkpoints/step-{step:08}" for step in (2, 4, 6)]
 
     def weights(self, path):

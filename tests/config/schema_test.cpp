@@ -36,6 +36,17 @@ bool fits_number(double value, const Json& schema) {
 
 // The part of JSON Schema that the config's schema uses.
 bool fits(const Json& value, const Json& schema) {
+  if (schema.is_boolean()) {
+    return schema.get<bool>();
+  }
+  if (schema.contains("if")) {
+    return !fits(value, schema["if"]) || fits(value, schema["then"]);
+  }
+  const Json all_of = schema.value("allOf", Json::array());
+  if (!std::all_of(all_of.begin(), all_of.end(),
+                   [&](const Json& one) { return fits(value, one); })) {
+    return false;
+  }
   if (schema.contains("oneOf")) {
     const Json& all = schema["oneOf"];
     return std::count_if(all.begin(), all.end(),
@@ -48,7 +59,7 @@ bool fits(const Json& value, const Json& schema) {
     const Json& all = schema["enum"];
     return std::find(all.begin(), all.end(), value) != all.end();
   }
-  const std::string type = schema.at("type");
+  const std::string type = schema.value("type", "object");
   if (type == "object") {
     return value.is_object() && fits_object(value, schema);
   }
@@ -85,6 +96,7 @@ TEST_F(ConfigSchema, AcceptsWhatTheReaderAcceptsAndRefusesWhatItRefuses) {
   for (const char* json :
        {R"({"include": "a.json", "$schema": "b"})", R"({"include": ["a.json"]})",
         R"({"data": {"train": "x", "valid": ["y", "z"]}})", R"({"model": {"early": {}}})",
+        R"({"optimizer": {"name": "muon", "ns_steps": 3, "betas": [0.9, 0.95]}})",
         R"({"model": {"variant": "custom", "early": {"block": 3}}})",
         R"({"model": {"variant": "custom", "late": {"attention": "diag", "block": 3}}})"}) {
     EXPECT_TRUE(accepts(json)) << json;
@@ -92,6 +104,7 @@ TEST_F(ConfigSchema, AcceptsWhatTheReaderAcceptsAndRefusesWhatItRefuses) {
   for (const char* json :
        {R"({"modle": {}})", R"({"model": {"dim": 0}})", R"({"model": {"dim": "x"}})",
         R"({"model": {"dropout": 1}})", R"({"model": {"norm": "none"}})",
+        R"({"optimizer": {"name": "lion", "eps": 1e-8}})", R"({"optimizer": {"ns_steps": 3}})",
         R"({"optimizer": {"betas": [0.9]}})", R"({"optimizer": {"betas": [0.9, 1.0]}})",
         R"({"model": {"variant": "custom", "early": {"attention": "diag", "kernel": "elu"}}})",
         R"({"model": {"variant": "custom", "late": {"block": 3}}})",

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "config/support.h"
+#include "optim/muon.h"
 
 namespace transnormer {
 namespace {

@@ -65,9 +65,9 @@ TEST_F(TextReaderTest, CutsBeforeWhiteSpaceWhereAsked) {
     continues.push_back(chunk.continues_line);
     goes_on.push_back(chunk.line_goes_on);
   }
-  EXPECT_THAT(texts, ElementsAre(" one", " two", "\n\nthree", "\nfour", "\n", "x\ty"));
-  EXPECT_THAT(continues, ElementsAre(false, true, true, true, true, false));
-  EXPECT_THAT(goes_on, ElementsAre(true, true, true, true, false, false));
+  EXPECT_THAT(texts, ElementsAre(" one two", "\n\nthree", "\nfour", "\n", "x\ty"));
+  EXPECT_THAT(continues, ElementsAre(false, true, true, true, false));
+  EXPECT_THAT(goes_on, ElementsAre(true, true, true, false, false));
 }
 
 TEST_F(TextReaderTest, RefusesNulBytesAndSaysWhere) {
@@ -131,7 +131,7 @@ TEST_F(TextReaderTest, IsConsumedInOrderHoweverManyThreadsWork) {
   std::string joined;
   std::atomic<int> busy = 0;
   for_each_chunk(
-      reader, 4, [](int, std::string_view chunk) { return std::string(chunk); },
+      reader, 4, [](int, const TextChunk& chunk) { return chunk.text; },
       [&](std::string chunk) {
         EXPECT_EQ(++busy, 1);
         joined += chunk;
@@ -150,7 +150,7 @@ TEST_F(TextReaderTest, IsConsumedWhereTheSystemGrantsNoFurtherThread) {
   TextReader reader(TextSource{{file("a", "one\ntwo\nthree\n")}}, 4);
   std::string joined;
   for_each_chunk(
-      reader, 4, [](int, std::string_view chunk) { return std::string(chunk); },
+      reader, 4, [](int, const TextChunk& chunk) { return chunk.text; },
       [&](const std::string& chunk) { joined += chunk; });
   EXPECT_EQ(joined, "one\ntwo\nthree\n");
   pthread_setattr_default_np(&usual);
@@ -160,7 +160,7 @@ TEST_F(TextReaderTest, StopsAllThreadsAtTheFirstFailure) {
   TextReader reader(TextSource{{file("a", std::string(10000, '\n'))}}, 16);
   const auto run = [&] {
     for_each_chunk(
-        reader, 4, [](int, std::string_view) -> int { throw UserError("the work failed"); },
+        reader, 4, [](int, const TextChunk&) -> int { throw UserError("the work failed"); },
         [](int) {});
   };
   EXPECT_EQ(test::fault_of(run), "the work failed");

@@ -1,6 +1,7 @@
 """Several processes learn what one learns."""
 
 import json
+import os
 import unittest
 
 import jobs
@@ -101,13 +102,13 @@ class AnOptimizerThatRanksShare(jobs.JobsTest):
 
 
     def test_gives_the_same_bits_with_lion_and_a_mean_of_the_weights(self):
-        for name in ("lion", "mean"):
-            self.folder.train(f"{name}-whole", 2, OPTIMIZERS[name])
-            self.folder.train(f"{name}-sharded", 2, [*OPTIMIZERS[name], SHARDED])
+        for name, settings in {"lion": OPTIMIZERS["lion"], "mean": ["optimizer.ema=0.8"]}.items():
+            self.folder.train(f"{name}-whole", 2, settings)
+            self.folder.train(f"{name}-sharded", 2, [*settings, SHARDED])
             self.assert_same_losses(f"{name}-sharded", f"{name}-whole", ROUNDING["fp32"])
+            self.assert_same_bits(f"{name}-sharded", f"{name}-whole")
             self.assertEqual("ema.safetensors" in self.folder.bits(f"{name}-sharded"),
                              name == "mean")
-        self.assert_same_bits("lion-sharded", "lion-whole")
         self.assertEqual(self.folder.column("mean-sharded", "valid", "ema_loss"),
                          self.folder.column("mean-whole", "valid", "ema_loss"))
 
@@ -228,6 +229,45 @@ class ARunThatGoesOn(jobs.JobsTest):
                 self.folder.train(f"run-{name}", ranks, [*settings, f"train.steps={steps}"])
             self.assertTrue(self.folder.bits(f"run-{name}", 12)
                             == self.folder.bits(f"whole-{name}", 12), name)
+
+    def test_by_its_directory_and_after_its_time_ends_with_the_same_bits(self):
+        self.folder.train("whole", 2, ["train.steps=3"])
+        first = self.folder.train("run", 2, ["train.steps=3", "train.max_hours=1e-9"])
+        self.assertIn("stopped at step 1; the same command goes on", first.err)
+        for _ in range(2):
+            outcome = self.folder.run([jobs.PROGRAM, "train", "run", "--nproc", 2])
+            self.assertEqual(outcome.status, 0, outcome.err)
+        self.assertEqual(self.folder.events("run").count("time_limit"), 2)
+        self.assertIn("done", self.folder.events("run"))
+        self.assert_same_bits("run", "whole")
+
+    def test_in_a_fork_saves_at_once_and_ends_with_the_same_bits(self):
+        self.folder.train("run", 2, ["train.steps=4"])
+        outcome = self.folder.run([*self.folder.training("fork", ["checkpoint.every=0"]), "--resume",
+                                   "run/checkpoints/latest", "--nproc", 2])
+        self.assertEqual(outcome.status, 0, outcome.err)
+        self.assertTrue((self.folder.path / "fork/checkpoints/step-00000004").is_dir())
+        self.folder.train("run", 2)
+        self.assert_same_bits("fork", "run")
+
+
+class NewRuns(jobs.JobsTest):
+    def test_begin_with_the_weights_of_another_on_all_ranks(self):
+        self.folder.train("source", 1)
+        still = ["train.init_from=source", "train.steps=1", "optimizer.lr=0",
+                 "schedule.warmup_init_lr=0", "data.train=test.txt"]
+        self.folder.train("run", 2, still)
+        best = os.readlink(self.folder.path / "source/checkpoints/best")
+        self.assertTrue(self.folder.bits("run", 1)[0]
+                        == self.folder.bits("source", int(best[-8:]))[0])
+
+    def test_are_refused_once_where_nothing_fits(self):
+        self.folder.train("source", 1)
+        before = self.folder.content()
+        outcome = self.folder.train("run", 2, ["train.init_from=source", "model.dim=32"], status=2)
+        self.assertEqual(len(outcome.faults()), 1, outcome.err)
+        self.assertIn("no weights in common", outcome.err)
+        self.assertEqual(self.folder.content(), before)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ TEST_F(Export, LogitsInPythonAreOursInOnePassAndInSteps) {
 }
 
 TEST_F(Export, EveryTensorIsInTheLayoutOfOthers) {
-  const Config config = config_with({});
+  const Config config = config_with(Json::object());
   const auto model = make_model(config);
   const fs::path path = write(config, *model, "export");
   const std::string bytes = read_file(path / "model.safetensors");

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,10 @@ class Workspace:
         self.path = pathlib.Path(self.directory.name)
         for seed, name in enumerate(("train", "valid", "test")):
             draw = random.Random(seed)
-            lines = [" ".join(draw.choices(WORDS, k=draw.randint(3, 11))) for _ in range(60)]
+            lines = []
+            for _ in range(60):  # words that follow each other, from anywhere on
+                first, length = draw.randrange(len(WORDS)), draw.randint(3, 11)
+                lines.append(" ".join((WORDS * 2)[first:first + length]))
             (self.path / f"{name}.txt").write_text("\n".join(lines) + "\n")
 
     def run(self, *arguments, status=0):
@@ -66,6 +70,14 @@ class Workspace:
     def greedy(self, checkpoint, prompt, tokens):
         return self.run("generate", str(checkpoint), "--prompt", prompt, "--max-tokens", str(tokens),
                         "--temperature", "0").removesuffix("\n")
+
+
+def readme_code(export):
+    """The lines of README.md on exports, for this one; None where it has none."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+    section = re.search(r"^## Use the weights in Python\n(.*?)^## ", text, re.S | re.M)
+    code = section and re.search(r"^```python\n(.*?)^```", section[1], re.S | re.M)
+    return code and code[1].replace("exports/mine", str(export))
 
 
 def modeling_of(export):

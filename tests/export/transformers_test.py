@@ -39,7 +39,7 @@ class Exports(unittest.TestCase):
         cls.runs = {
             "words": cls.workspace.train("words", **exported.LEARNED),
             "pieces": cls.workspace.train(
-                "pieces", tokenizer={"type": "sentencepiece", "vocab_size": 300, "min_count": 1},
+                "pieces", tokenizer={"type": "sentencepiece", "vocab_size": 280},
                 model={"tie_embeddings": False, "output_bias": True, "norm": "layer"},
                 **exported.LEARNED),
         }
@@ -110,6 +110,14 @@ class Exports(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "attention_mask"):
             self.models["words"](torch.tensor([[2, 5, 6]]),
                                  attention_mask=torch.tensor([[1, 0, 1]]))
+
+    def test_the_lines_of_the_readme_run(self):
+        code = exported.readme_code(self.exports["words"])
+        if code is None:
+            self.skipTest("README.md has no section on exports")
+        names = {}
+        exec(code, names)
+        self.assertEqual(names["tokenizer"]("the river").input_ids[0], names["model"].config.bos_token_id)
 
     def test_what_transformers_saves_loads_again(self):
         path = self.workspace.path / "again"

@@ -59,7 +59,7 @@ TEST(ConsoleSink, BreaksWhatIsLongerAndTellsOfMemoryThatGrew) {
     EXPECT_LE(line.size(), 100U) << line;
   }
   event.memory_bytes += event.memory_bytes / 8;
-  EXPECT_THAT(lines_of(event, *sink).back(), EndsWith("memory: 12.93 GiB"));
+  EXPECT_THAT(lines_of(event, *sink).back(), EndsWith("memory: 12.94 GiB"));
 }
 
 }  // namespace

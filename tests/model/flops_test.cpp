@@ -5,6 +5,7 @@
 #include "model/attention/diag.h"
 #include "model/footprint.h"
 #include "model/models.h"
+#include "model/weights.h"
 
 namespace transnormer::test {
 namespace {

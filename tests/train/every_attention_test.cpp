@@ -54,9 +54,9 @@ TEST_P(EveryAttention, TrainsResumesToTheSameBitsAndIsEvaluated) {
     expect_same_state(runs, "whole", "parts", 8);
 
     const std::string checkpoint = runs.checkpoint("whole", 8).string();
-    const nlohmann::json scores = answer_of(
-        cli::add_eval,
-        {"eval", checkpoint, "--text", (runs.path() / "valid.txt").string(), "--json"});
+    const nlohmann::json scores =
+        answer_of(cli::add_eval,
+                  {"eval", checkpoint, "--text", (runs.path() / "valid.txt").string(), "--json"});
     EXPECT_GT(scores.at("nll"), 0);
     EXPECT_LT(scores.at("nll"), 6);
   }

@@ -322,7 +322,8 @@ TEST_F(TrainProcess, ARunThatPatienceEndedNamesTheKeyThatLetsItGoOn) {
                        "schedule.warmup_init_lr=0"};
   ASSERT_EQ(workspace_.run(train("run", sets)).status, 0);
   EXPECT_THAT(workspace_.run(train("run", sets)).err,
-              testing::EndsWith("; raise validation.patience to go on\n"));
+              testing::EndsWith("; raise validation.patience to go on: train run --set "
+                                "validation.patience=..\n"));
 }
 
 TEST_F(TrainProcess, AFinishedRunSaysSoAndChangesNothing) {

@@ -339,7 +339,8 @@ TEST(Resume, WarnsOfALearningRateThatJumpsWithBothRatesAndTheKeys) {
   };
   EXPECT_THAT(warnings_with({"schedule.name=linear", "train.steps=8"}),
               testing::ElementsAre(testing::AllOf(HasSubstr("at step 6: 0 when it was saved"),
-                                                  HasSubstr("0.005 now (changed: train.steps)"))));
+                                                  HasSubstr("0.005 now (changed: train.steps)"),
+                                                  HasSubstr("which was update 6 and is 8 now"))));
   EXPECT_THAT(warnings_with({"schedule.name=linear", "train.steps=8", "schedule.min_lr=0.001"}),
               testing::Contains(HasSubstr("(changed: schedule.min_lr, train.steps)")));
   EXPECT_THAT(warnings_with({"schedule.name=linear"}), testing::IsEmpty());
@@ -347,6 +348,55 @@ TEST(Resume, WarnsOfALearningRateThatJumpsWithBothRatesAndTheKeys) {
   EXPECT_THAT(
       set_up(runs.request("constant", {"schedule.name=constant", "train.steps=8"}))->warnings,
       testing::IsEmpty());
+}
+
+// In its warm-up the next rate is the same.
+TEST(Resume, WarnsOfAnEndThatMovesWhereTheScheduleFallsTowardsIt) {
+  const SmallRun runs;
+  for (const std::string name : {"cosine", "wsd", "polynomial"}) {
+    const Sets sets{"schedule.name=" + name, "schedule.warmup_steps=20", "train.steps=40",
+                    "train.max_hours=1e-9"};
+    ASSERT_EQ(runs.train(name, sets), ExitStatus::done);
+    EXPECT_THAT(set_up(runs.request(name, with(sets, "train.steps=50")))->warnings,
+                testing::ElementsAre(testing::AllOf(
+                    HasSubstr("schedule.name \"" + name + "\" falls towards the end"),
+                    HasSubstr("which was update 40 and is 50 now"))));
+    EXPECT_THAT(set_up(runs.request(name, sets))->warnings, testing::IsEmpty());
+  }
+}
+
+TEST(Resume, TellsWhatWasSetOtherwiseAtTheLastStartAndWhere) {
+  const SmallRun runs;
+  (void)runs.train("run", {"log.every=3", "optimizer.lr=0.02"});
+  const auto run = set_up(runs.request("run", {"train.steps=8", "run_name=other"}));
+  EXPECT_THAT(run->changes, testing::ElementsAre("train.steps: 6 -> 8 (--set)",
+                                                 "log.every: 3 -> 1 (small.json)"));
+  EXPECT_THAT(run->warnings, testing::Contains("optimizer.lr: 0.02 -> 0.01 (small.json)"));
+}
+
+// Its settings stand in config.json only.
+TEST(Resume, TellsWhatWasSetOtherwiseAtAStartThatSavedNothing) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  (void)begin_writing(*set_up(runs.request("run", {"train.steps=9", "optimizer.lr=0.02"})));
+  log::close_file();
+  EXPECT_THAT(set_up(runs.request("run", {"train.steps=9"}))->changes,
+              testing::ElementsAre("train.steps: 6 -> 9 (--set)",
+                                   "optimizer.lr: 0.02 -> 0.01 (small.json)"));
+}
+
+TEST(Resume, ADamagedConfigBesideCheckpointsIsSetAsideAndAMissingOneIsMade) {
+  const SmallRun runs;
+  (void)runs.train("run");
+  const fs::path config = runs.path() / "run" / "config.json";
+  write_file(config, "{\"run_name\": ");
+  (void)runs.train("run", {"train.steps=7"});
+  EXPECT_EQ(read_file(runs.path() / "run" / ".damaged-config.json"), "{\"run_name\": ");
+  EXPECT_THAT(read_file(runs.path() / "run" / "train.log"), HasSubstr("is set aside as .damaged-"));
+  EXPECT_THAT(read_file(config), HasSubstr("\"steps\": 7"));
+  fs::remove(config);
+  EXPECT_EQ(runs.train("run", {"train.steps=8"}), ExitStatus::done);
+  EXPECT_THAT(read_file(config), HasSubstr("\"steps\": 8"));
 }
 
 TEST(Resume, TheKernelsInstructionSetIsPartOfTheBuild) {
@@ -363,7 +413,11 @@ TEST(Resume, WhatIsAdvisedWhereItIsRefusedFitsHowItWasAskedFor) {
   const SmallRun runs;
   (void)runs.train("run");
   const Sets changed{"train.steps=8", "model.dropout=0.2"};
-  EXPECT_THAT(fault_of(runs, "run", changed), HasSubstr("undo that or choose another --run-dir"));
+  EXPECT_THAT(
+      fault_of(runs, "run", changed),
+      testing::AllOf(HasSubstr("undo that or choose another --run-dir to train anew (with its "
+                               "weights: --init-from "),
+                     HasSubstr("run/checkpoints/step-00000006)")));
   const auto refused_from = [&](const std::string& name) {
     TrainRequest request = runs.request(name, changed);
     request.resume = ResumeMode::checkpoint;

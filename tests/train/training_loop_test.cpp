@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -485,6 +486,66 @@ TEST(TrainingLoop, AFinishedRunSaysSoAndGoesOnWhereTheEndIsRaised) {
   EXPECT_FALSE(set_up(runs.request("run", {"train.steps=8"}))->already_ended);
   EXPECT_EQ(runs.train("run", {"train.steps=8"}), ExitStatus::done);
   EXPECT_TRUE(runs.has_checkpoint("run", 8));
+}
+
+TEST(TrainingLoop, EndsByTheTimeAfterEachUpdateAndGoesOnWithTheSameBits) {
+  const SmallRun runs;
+  const std::vector<std::string> sets{valid_set(runs), "checkpoint.every=4"};
+  ASSERT_EQ(runs.train("whole", sets), ExitStatus::done);
+  std::vector<std::string> hurried = sets;
+  hurried.emplace_back("train.max_hours=1e-9");
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    const auto run = set_up(runs.request("run", hurried));
+    Recorded recorded;
+    ASSERT_EQ(run_loop(*run, recorded), ExitStatus::done);
+    EXPECT_EQ(run->state.step, step);
+    EXPECT_FALSE(run->state.finished);
+    EXPECT_TRUE(runs.has_checkpoint("run", step));
+    ASSERT_EQ(recorded.notes.back().name, "time_limit");
+    EXPECT_THAT(recorded.notes.back().message,
+                testing::AllOf(HasSubstr("train.max_hours"),
+                               HasSubstr("; the same command goes on from here")));
+    // What was due at the last step is made up for now.
+    EXPECT_EQ(recorded.valid.size(), step == 3 || step == 5 ? 1U : 0U);
+  }
+  const auto last = set_up(runs.request("run", hurried));
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*last, recorded), ExitStatus::done);
+  EXPECT_EQ(recorded.notes.back().name, "done");  // at its end it ends by that
+  EXPECT_TRUE(last->state.finished);
+  expect_same_weights(runs, "whole", "run", 4);
+  expect_same_state(runs, "whole", "run", 6);
+}
+
+TEST(TrainingLoop, EndsByTheTimeWithASoundStateOnly) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"train.max_hours=1e-9"}));
+  poison_gradients(*run, 0, 2);
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);
+  EXPECT_EQ(run->state.step, 3);
+  EXPECT_TRUE(runs.has_checkpoint("run", 3));
+  EXPECT_EQ(recorded.notes.back().name, "time_limit");
+}
+
+TEST(TrainingLoop, TheTimeIsThatOfTheWholeStart) {
+  const SmallRun runs;
+  const auto run = set_up(runs.request("run", {"train.max_hours=1"}));
+  run->training_began = std::chrono::steady_clock::now() - std::chrono::hours(2);
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*run, recorded), ExitStatus::done);  // as after a divergence
+  EXPECT_EQ(run->state.step, 1);
+}
+
+TEST(TrainingLoop, AForkSavesAtOnceSoThatItGoesOnByItself) {
+  const SmallRun runs;
+  (void)runs.train("one", {"train.steps=3", "checkpoint.every=0"});
+  TrainRequest request = runs.request("fork", {"checkpoint.every=0"});
+  request.resume = ResumeMode::checkpoint;
+  request.resume_from = runs.checkpoint("one", 3);
+  Recorded recorded;
+  EXPECT_EQ(run_loop(*set_up(request), recorded), ExitStatus::done);
+  EXPECT_TRUE(runs.has_checkpoint("fork", 3));
 }
 
 }  // namespace
