@@ -93,6 +93,7 @@ void check_state(const TrainingState& state, const std::string& name) {
     check.mean("former_window_loss", state.former_window_loss, 1);
   }
   check.count("validation_context_window", state.validation_context_window, -1, kMostTokens);
+  check.count("validation_tokens", state.validation_tokens, 0, kMostTokens);
   check.count("low_loss_step", state.low_loss_step, 0, state.step);
   for (const auto& [group, moments] : state.gradient_moments) {
     check.count(("gradient_moments." + group + ".count").c_str(), moments.count, 0, state.step);

@@ -51,6 +51,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("train_data_digest", state.train_data_digest, Presence::required);
   visit("valid_data_digest", state.valid_data_digest);
   visit("validation_context_window", state.validation_context_window);
+  visit("validation_tokens", state.validation_tokens);
   visit("tokenizer_digest", state.tokenizer_digest);
 }
 

@@ -57,6 +57,7 @@ struct TrainingState {
   std::string train_data_digest;
   std::string valid_data_digest;                // what the validations that count were made on
   std::int64_t validation_context_window = -1;  // and with; -1: not known
+  std::int64_t validation_tokens = 0;           // the first so many of it; 0: all
   std::string tokenizer_digest;
 };
 

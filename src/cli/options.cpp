@@ -46,15 +46,26 @@ void add_sets(CLI::App& command, std::vector<std::string>& sets) {
       ->allow_extra_args(false);
 }
 
-CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
-                      const std::string& help) {
+namespace {
+
+CLI::Validator path_reader() {
   const auto read = [](std::string& name) -> std::string {
     name = expand_home(name);
     return name.empty() ? "the name is empty; expected that of a file or directory" : "";
   };
-  return command.add_option(option, path, help)
-      ->transform(CLI::Validator(read, ""))
-      ->type_name("PATH");
+  return {read, ""};
+}
+
+}  // namespace
+
+CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
+                      const std::string& help) {
+  return command.add_option(option, path, help)->transform(path_reader())->type_name("PATH");
+}
+
+CLI::Option* add_paths(CLI::App& command, const std::string& option,
+                       std::vector<std::string>& paths, const std::string& help) {
+  return command.add_option(option, paths, help)->transform(path_reader())->type_name("PATH");
 }
 
 void require_replaceable(const std::string& option, const std::string& path,

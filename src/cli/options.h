@@ -41,6 +41,9 @@ void add_sets(CLI::App& command, std::vector<std::string>& sets);
 // has put that in its place. An empty name is refused.
 CLI::Option* add_path(CLI::App& command, const std::string& option, std::string& path,
                       const std::string& help);
+// One that may be given several times, or takes several.
+CLI::Option* add_paths(CLI::App& command, const std::string& option,
+                       std::vector<std::string>& paths, const std::string& help);
 
 // An answer takes the place of an existing file only where that, by its content, is an answer of
 // the same kind: never a model, a text or a config that was named by mistake. Throws UserError.

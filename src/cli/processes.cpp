@@ -5,6 +5,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -53,7 +54,8 @@ void silence_engine() {
 // Several processes cannot read from one pipe.
 void require_file(const std::string& path) {
   std::error_code none;
-  if (std::filesystem::exists(path, none) && std::filesystem::is_other(path, none)) {
+  if (path == "-" ||
+      (std::filesystem::exists(path, none) && std::filesystem::is_other(path, none))) {
     throw UserError(path +
                     ": is no regular file, and only one of several processes could read it; give "
                     "it as a file");
@@ -134,7 +136,7 @@ ExitStatus run_in_processes(const ProcessOptions& options, const Work& work) {
   const bool starts = options.nproc.value_or(1) > 1 && launch.size == 1;
   if (starts || launch.size > 1) {
     silence_engine();
-    require_file(options.input);
+    std::ranges::for_each(options.inputs, require_file);
   }
   if (starts) {
     return static_cast<ExitStatus>(dist::run_local_processes(static_cast<int>(*options.nproc)));

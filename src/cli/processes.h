@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "dist/world.h"
@@ -24,7 +25,7 @@ struct Work {
 
 struct ProcessOptions {
   std::optional<std::int64_t> nproc = {};  // --nproc
-  std::string input = {};                  // a file that every process reads
+  std::vector<std::string> inputs = {};    // files that every process reads
 };
 
 // With --nproc starts so many processes and waits for them; else meets those that a launcher has

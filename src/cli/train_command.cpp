@@ -152,7 +152,7 @@ TrainRequest make_request(const TrainOptions& options) {
 ExitStatus run_train(const TrainOptions& options) {
   TrainRequest request;
   return run_in_processes(
-      {.nproc = options.nproc, .input = options.config},
+      {.nproc = options.nproc, .inputs = {options.config}},
       {.prepare =
            [&] {
              install_signal_handlers();  // before the data is prepared, which can take long

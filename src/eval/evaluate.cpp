@@ -185,6 +185,15 @@ double EvaluateResult::nll_stderr() const {
   return std::sqrt(std::max(variance, 0.0) / n);
 }
 
+std::int64_t scored_tokens(std::int64_t tokens, const EvaluateOptions& options) {
+  if (options.max_tokens == 0 || options.max_tokens >= tokens) {
+    return tokens;
+  }
+  const std::int64_t stride = options.window - options.context_window;
+  const std::int64_t behind_first = std::max<std::int64_t>(options.max_tokens - options.window, 0);
+  return std::min(options.window + behind_first / stride * stride, tokens);
+}
+
 EvaluateResult evaluate(TransNormer& model, const TokenStream& stream,
                         const EvaluateOptions& options) {
   check_options(model, options);
@@ -193,7 +202,7 @@ EvaluateResult evaluate(TransNormer& model, const TokenStream& stream,
     return result;
   }
   const at::NoGradGuard no_grad;
-  const Windows windows(stream.size(), options);
+  const Windows windows(scored_tokens(stream.size(), options), options);
   const std::int64_t batch = std::max<std::int64_t>(options.batch_size, 1);
   const std::int64_t round = batch * options.batches.size();  // windows, a batch for each rank
   for (std::int64_t first = 0; first < windows.count(); first += round) {

@@ -16,6 +16,7 @@ struct EvaluateOptions {
   std::int64_t window = 512;        // inputs a window
   std::int64_t context_window = 0;  // windows advance by window - context_window
   std::int64_t batch_size = 8;      // windows a pass; the result moves by rounding only
+  std::int64_t max_tokens = 0;      // scores the first so many (scored_tokens()); 0: all
   at::ScalarType compute = at::kFloat;
   TokenId first_input = 0;  // stands before the first token
   // Called in stream order with the losses of tokens [index, index + nll.size()).
@@ -43,6 +44,10 @@ struct EvaluateResult {
   // Standard error of the mean, tokens taken as independent.
   [[nodiscard]] double nll_stderr() const;
 };
+
+// How many of a stream's tokens are scored: as many whole windows as max_tokens holds, and at least
+// one, so that each of these tokens has the loss that it has where all are scored.
+[[nodiscard]] std::int64_t scored_tokens(std::int64_t tokens, const EvaluateOptions& options);
 
 // Windows of `window` inputs; only targets that no window before has scored count; positions start
 // anew in each window. The model's training flag plays no part: dropout is off, gradients are off.

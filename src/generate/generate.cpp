@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "model/repeatable_state.h"
 #include "ops/runtime/reused_memory.h"
 #include "tokenizer/plain_text.h"
 #include "util/error.h"
@@ -14,30 +17,109 @@
 namespace transnormer {
 namespace {
 
-// Brings the state up to date with `tokens`; [1, tokens, dim], after the last norm.
-at::Tensor read(TransNormer& model, std::span<const TokenId> tokens, const ForwardContext& context,
+using Tokens = std::vector<TokenId>;
+
+// Brings the state up to date with `ids`, [texts, tokens]; [texts, tokens, dim], after the last
+// norm.
+at::Tensor read(TransNormer& model, const at::Tensor& ids, const ForwardContext& context,
                 ModelState& state) {
+  return model.forward(ids.to(model.device()), context, &state);
+}
+
+at::Tensor row_of(std::span<const TokenId> tokens) {
   at::Tensor ids = at::empty({1, static_cast<std::int64_t>(tokens.size())}, at::kLong);
   std::copy(tokens.begin(), tokens.end(), ids.data_ptr<std::int64_t>());
-  return model.forward(ids.to(model.device()), context, &state);
+  return ids;
 }
 
 at::Tensor read_prompt(TransNormer& model, std::span<const TokenId> inputs, std::size_t chunk,
                        const ForwardContext& context, ModelState& state) {
   while (inputs.size() > chunk) {
-    (void)read(model, inputs.first(chunk), context, state);
+    (void)read(model, row_of(inputs.first(chunk)), context, state);
     inputs = inputs.subspan(chunk);
   }
-  return read(model, inputs, context, state);
+  return read(model, row_of(inputs), context, state);
 }
 
-// What may follow the last token read, chosen.
-TokenId choose(const TransNormer& model, const at::Tensor& hidden, const ForwardContext& context,
-               Sampler& sampler, std::uint64_t index) {
-  const at::Tensor logits =
-      model.logits(hidden.select(1, -1), context).flatten().to(at::kCPU).contiguous();
-  return sampler.sample({logits.data_ptr<float>(), static_cast<std::size_t>(logits.size(0))},
-                        index);
+// One of the texts that are decoded together.
+struct Text {
+  Text(const SamplingOptions& sampling, std::int64_t which, std::span<const TokenId> prompt)
+      : number(which), sampler(sampling), penalty(sampling.repetition_penalty) {
+    for (const TokenId id : prompt) {
+      penalty.see(id);
+    }
+  }
+
+  // What follows the last token read.
+  void choose(std::span<float> logits) {
+    penalty.apply(logits);
+    chosen.push_back(sampler.sample(logits, chosen.size()));
+    penalty.see(chosen.back());
+  }
+
+  std::int64_t number;
+  Sampler sampler;
+  RepetitionPenalty penalty;
+  Tokens chosen = {};
+  bool goes_on = true;
+};
+
+using OnToken = std::function<bool(std::int64_t text, TokenId)>;
+
+// Whether any goes on. `logits`: [texts, vocabulary], or [1, vocabulary] for all of them.
+bool choose_each(std::vector<Text>& texts, const at::Tensor& logits, const OnToken& on_token) {
+  const auto vocabulary = static_cast<std::size_t>(logits.size(1));
+  bool any = false;
+  for (std::size_t row = 0; row < texts.size(); ++row) {
+    Text& text = texts[row];
+    if (!text.goes_on) {
+      continue;
+    }
+    // One that changes logits takes a copy of those that others read, too.
+    at::Tensor own = logits[logits.size(0) == 1 ? 0 : static_cast<std::int64_t>(row)];
+    if (logits.size(0) == 1 && texts.size() > 1) {
+      own = own.clone();
+    }
+    text.choose({own.data_ptr<float>(), vocabulary});
+    text.goes_on = !on_token || on_token(text.number, text.chosen.back());
+    any = any || text.goes_on;
+  }
+  return any;
+}
+
+// [texts, 1]: the last token of each. One that has ended is read on, and nobody looks at it.
+at::Tensor last_tokens(const std::vector<Text>& texts) {
+  at::Tensor ids = at::empty({std::ssize(texts), 1}, at::kLong);
+  std::transform(texts.begin(), texts.end(), ids.data_ptr<std::int64_t>(),
+                 [](const Text& text) { return std::int64_t{text.chosen.back()}; });
+  return ids;
+}
+
+at::Tensor last_logits(const TransNormer& model, const at::Tensor& hidden,
+                       const ForwardContext& context) {
+  return model.logits(hidden.select(1, -1), context).to(at::kCPU).contiguous();
+}
+
+void decode(TransNormer& model, std::span<const TokenId> inputs, const GenerateOptions& options,
+            std::vector<Text>& texts, const OnToken& on_token) {
+  ForwardContext context;
+  context.compute = options.compute;
+  ModelState state = model.make_state(1);
+  const auto chunk = static_cast<std::size_t>(std::max<std::int64_t>(options.prompt_chunk, 1));
+  const ops::ReusedMemory memory;
+  at::Tensor hidden = read_prompt(model, inputs, chunk, context, state);
+  if (texts.size() > 1) {
+    repeat(state, std::ssize(texts));
+  }
+  for (std::int64_t i = 0; i < options.max_tokens; ++i) {
+    const ops::ReusedMemory::Use use(memory);
+    if (i > 0) {
+      hidden = read(model, last_tokens(texts), context, state);
+    }
+    if (!choose_each(texts, last_logits(model, hidden, context), on_token)) {
+      break;
+    }
+  }
 }
 
 }  // namespace
@@ -89,30 +171,52 @@ void check(const TransNormer& model, const std::vector<TokenId>& inputs,
 
 std::vector<TokenId> generate(TransNormer& model, const std::vector<TokenId>& inputs,
                               const GenerateOptions& options) {
+  const auto on_token = [&options](std::int64_t, TokenId id) {
+    return !options.on_token || options.on_token(id);
+  };
+  return generate_texts(model, inputs, options, 1, on_token).front();
+}
+
+std::vector<std::vector<TokenId>> generate_texts(TransNormer& model,
+                                                 const std::vector<TokenId>& inputs,
+                                                 const GenerateOptions& options, std::int64_t texts,
+                                                 const OnToken& on_token) {
   check(model, inputs, options);
-  std::vector<TokenId> chosen;
+  std::vector<Tokens> chosen(static_cast<std::size_t>(texts));
   if (options.max_tokens == 0) {
     return chosen;
   }
   const at::NoGradGuard no_grad;
-  ForwardContext context;
-  context.compute = options.compute;
-  ModelState state = model.make_state(1);
-  const auto chunk = static_cast<std::size_t>(std::max<std::int64_t>(options.prompt_chunk, 1));
-  Sampler sampler(options.sampling);
-  const ops::ReusedMemory memory;
-  at::Tensor hidden = read_prompt(model, inputs, chunk, context, state);
-  for (std::int64_t i = 0; i < options.max_tokens; ++i) {
-    const ops::ReusedMemory::Use use(memory);
-    if (i > 0) {
-      hidden = read(model, {&chosen.back(), 1}, context, state);
+  // The first input is no part of the text.
+  const std::span<const TokenId> prompt = std::span(inputs).subspan(1);
+  const std::int64_t together =
+      texts > 1 && can_repeat(model.make_state(1)) ? kTextsTogether : std::int64_t{1};
+  for (std::int64_t first = 0; first < texts; first += together) {
+    std::vector<Text> group;
+    for (std::int64_t i = first; i < std::min(first + together, texts); ++i) {
+      SamplingOptions sampling = options.sampling;
+      sampling.sample += static_cast<std::uint64_t>(i);
+      group.emplace_back(sampling, i, prompt);
     }
-    chosen.push_back(choose(model, hidden, context, sampler, static_cast<std::uint64_t>(i)));
-    if (options.on_token && !options.on_token(chosen.back())) {
-      break;
+    decode(model, inputs, options, group, on_token);
+    for (Text& text : group) {
+      chosen[static_cast<std::size_t>(text.number)] = std::move(text.chosen);
     }
   }
   return chosen;
+}
+
+std::string continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt_ids,
+                         std::span<const TokenId> tokens) {
+  const std::unique_ptr<StreamDecoder> decoder = tokenizer.stream_decoder();
+  for (const TokenId id : prompt_ids) {
+    (void)decoder->add(id);
+  }
+  std::string text;
+  for (const TokenId id : tokens) {
+    text += decoder->add(id < tokenizer.size() ? id : tokenizer.unknown_id());
+  }
+  return text + decoder->finish();
 }
 
 }  // namespace transnormer

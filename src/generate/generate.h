@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +32,9 @@ struct GenerateOptions {
   std::function<bool(TokenId)> on_token = nullptr;
 };
 
+// Texts that are decoded together at most.
+inline constexpr std::int64_t kTextsTogether = 16;
+
 // Throws UserError where an option is out of its range, or a learned position table is too short
 // for inputs and new tokens together.
 void check(const TransNormer& model, const std::vector<TokenId>& inputs,
@@ -39,5 +44,20 @@ void check(const TransNormer& model, const std::vector<TokenId>& inputs,
 // then each token that it chose. Returns the new tokens. Checks first.
 std::vector<TokenId> generate(TransNormer& model, const std::vector<TokenId>& inputs,
                               const GenerateOptions& options);
+
+// Several texts that continue the same inputs: text i is that of options.sampling.sample + i. The
+// prompt is read once and up to kTextsTogether of them are decoded together, where the model's
+// states can be repeated (model/repeatable_state.h); else one after another. A text does not depend
+// on how many there are: on a CPU to the bit, on a GPU, whose products depend on the number of
+// rows, but for rounding. on_token is asked with the text's number in `texts`, in place of
+// options.on_token. Returns the new tokens of each.
+std::vector<std::vector<TokenId>> generate_texts(
+    TransNormer& model, const std::vector<TokenId>& inputs, const GenerateOptions& options,
+    std::int64_t texts, const std::function<bool(std::int64_t text, TokenId)>& on_token = nullptr);
+
+// What new tokens add to a prompt's text. The prompt's ids are without the first input.
+[[nodiscard]] std::string continuation(const Tokenizer& tokenizer,
+                                       std::span<const TokenId> prompt_ids,
+                                       std::span<const TokenId> tokens);
 
 }  // namespace transnormer

@@ -58,10 +58,11 @@ void keep_top_p(std::vector<Candidate>& candidates, double p) {
 }
 
 // In [0, 1), 53 bits.
-double uniform(std::uint64_t seed, std::uint64_t index) {
-  const PhiloxWords words = philox4x32(
-      philox_key(seed),
-      {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), 0, 0});
+double uniform(std::uint64_t seed, std::uint64_t sample, std::uint64_t index) {
+  const PhiloxWords words =
+      philox4x32(philox_key(seed),
+                 {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                  static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)});
   const std::uint64_t bits = (std::uint64_t{words[0]} << 32) | words[1];
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
@@ -96,8 +97,32 @@ void check(const SamplingOptions& options) {
   if (!(options.top_p > 0 && options.top_p <= 1)) {
     faults.emplace_back("top-p must be above 0 and at most 1 (1 keeps all tokens)");
   }
+  if (!(options.repetition_penalty > 0 && options.repetition_penalty <= kMostRepetitionPenalty)) {
+    faults.emplace_back("repetition-penalty must be above 0 and at most 1000 (1 is none)");
+  }
   if (!faults.empty()) {
     throw UserError(faults);
+  }
+}
+
+void RepetitionPenalty::see(TokenId id) {
+  const auto place = static_cast<std::size_t>(id);
+  if (place >= is_seen_.size()) {
+    is_seen_.resize(place + 1);
+  }
+  if (!is_seen_[place]) {
+    is_seen_[place] = true;
+    seen_.push_back(id);
+  }
+}
+
+void RepetitionPenalty::apply(std::span<float> logits) const {
+  if (penalty_ == 1) {
+    return;
+  }
+  for (const TokenId id : seen_) {
+    float& logit = logits[static_cast<std::size_t>(id)];
+    logit = static_cast<float>(logit > 0 ? logit / penalty_ : logit * penalty_);
   }
 }
 
@@ -117,7 +142,7 @@ TokenId Sampler::sample(std::span<const float> logits, std::uint64_t index) {
   if (options_.top_p < 1) {
     keep_top_p(candidates_, options_.top_p);
   }
-  return draw(candidates_, uniform(options_.seed, index));
+  return draw(candidates_, uniform(options_.seed, options_.sample, index));
 }
 
 }  // namespace transnormer

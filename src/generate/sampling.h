@@ -14,10 +14,33 @@ struct SamplingOptions {
   std::int64_t top_k = 0;  // only the k most likely tokens; 0: all
   double top_p = 1;        // of those, the fewest most likely ones whose probabilities reach p
   std::uint64_t seed = 1;
+  // Number of the text that is drawn: each number is a stream of draws of its own.
+  std::uint64_t sample = 0;
+  // Of tokens that the text holds already; 1: off.
+  double repetition_penalty = 1;
 };
+
+inline constexpr double kMostRepetitionPenalty = 1000;
 
 // Throws UserError where an option is out of its range.
 void check(const SamplingOptions& options);
+
+// Makes tokens less likely that a text holds: a logit of theirs is divided by the penalty where it
+// is positive, else multiplied with it. "CTRL", Keskar et al. 2019, as it is used since: theirs
+// divides negative ones, too, which makes those more likely.
+class RepetitionPenalty {
+ public:
+  explicit RepetitionPenalty(double penalty) : penalty_(penalty) {}
+
+  void see(TokenId id);
+  // Each token once, however often it was seen. Leaves every bit where the penalty is 1.
+  void apply(std::span<float> logits) const;
+
+ private:
+  double penalty_;
+  std::vector<TokenId> seen_;    // each once
+  std::vector<bool> is_seen_{};  // by id
+};
 
 // p = softmax(logits / temperature) over what top_k and top_p leave, in double. Equal logits rank
 // by token id, lowest first.
@@ -25,7 +48,7 @@ class Sampler {
  public:
   explicit Sampler(const SamplingOptions& options) : options_(options) {}
 
-  // Draw number `index` of a seed is a function of (seed, index) and the logits alone. Throws
+  // Draw number `index` is a function of (seed, sample, index) and the logits alone. Throws
   // UserError where a logit is not finite.
   [[nodiscard]] TokenId sample(std::span<const float> logits, std::uint64_t index);
 

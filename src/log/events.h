@@ -64,6 +64,7 @@ struct NoteEvent {
   std::string name;     // snake_case, for scripts
   std::string message;  // for people
   Level level = Level::info;
+  std::vector<std::pair<std::string, std::string>> texts = {};  // further ones by name, for scripts
 };
 
 // Text to be kept beside the figures, for people: a continued prompt, the config.

@@ -73,10 +73,12 @@ class JsonlSink : public EventSink {
   }
 
   void on(const NoteEvent& event) override {
-    append({{"kind", "event"},
-            {"step", event.step},
-            {"event", event.name},
-            {"message", event.message}});
+    Json line = {
+        {"kind", "event"}, {"step", event.step}, {"event", event.name}, {"message", event.message}};
+    for (const auto& [name, text] : event.texts) {
+      line[name] = text;
+    }
+    append(line);
   }
 
   void flush() override { file_.flush(); }

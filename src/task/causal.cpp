@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "eval/evaluate.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "util/error.h"
 #include "util/units.h"
@@ -16,6 +15,7 @@ namespace transnormer {
 CausalTask::CausalTask(const Config& config, PreparedData data)
     : window_(config.data.tokens_per_sample),
       context_window_(config.validation.context_window),
+      max_validation_tokens_(config.validation.max_tokens),
       tokenizer_(data.tokenizer),
       train_(data.at(Split::train)),
       valid_(data.find(Split::valid)),
@@ -30,11 +30,17 @@ std::vector<std::int64_t> CausalTask::token_counts() const {
 }
 
 std::string CausalTask::describe_data() const {
+  const std::string part = validates_in_part()
+                               ? "; validates on " + format_count(validation_size()) + " of " +
+                                     format_count(valid_->stream.size()) +
+                                     " tokens (validation.max_tokens, whole windows)"
+                               : "";
   return format_count(train_.stream.size()) + " tokens in " + format_count(samples_.count()) +
          " samples of " + format_count(window_) + "; validation: " +
          (valid_ ? format_count(valid_->stream.size()) + " (" +
                        format_count(valid_->counts.unknown) + " unknown)"
-                 : "none");
+                 : "none") +
+         part;
 }
 
 Batch CausalTask::make_batch(std::span<const std::int64_t> samples, std::int64_t first_position,
@@ -104,17 +110,27 @@ std::string CausalTask::validation_digest() const {
 }
 
 std::int64_t CausalTask::validation_size() const {
-  return valid_ ? valid_->stream.size() : 0;
+  return valid_ ? scored_tokens(valid_->stream.size(), evaluate_options()) : 0;
+}
+
+bool CausalTask::validates_in_part() const {
+  return valid_ && validation_size() < valid_->stream.size();
+}
+
+EvaluateOptions CausalTask::evaluate_options() const {
+  EvaluateOptions how;
+  how.window = window_;
+  how.context_window = context_window_;
+  how.max_tokens = max_validation_tokens_;
+  how.first_input = tokenizer_->first_input();
+  return how;
 }
 
 std::optional<Sums> CausalTask::validate(TransNormer& model,
                                          const ValidationOptions& options) const {
-  EvaluateOptions how;
-  how.window = window_;
-  how.context_window = context_window_;
+  EvaluateOptions how = evaluate_options();
   how.batch_size = options.batch_size;
   how.compute = options.compute;
-  how.first_input = tokenizer_->first_input();
   how.on_progress = options.on_progress;
   how.should_stop = options.should_stop;
   how.sequence = options.sequence;

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "data/prepare.h"
 #include "data/samples.h"
+#include "eval/evaluate.h"
 #include "task/objective.h"
 #include "task/task.h"
 
@@ -21,7 +22,7 @@ namespace transnormer {
 class CausalTask : public Task {
  public:
   // Validates on the split of that name where it is there, by windows of data.tokens_per_sample
-  // (eval/evaluate.h).
+  // (eval/evaluate.h), on its first validation.max_tokens where those are set.
   CausalTask(const Config& config, PreparedData data);
 
   [[nodiscard]] std::shared_ptr<const Tokenizer> tokenizer() const override { return tokenizer_; }
@@ -44,12 +45,16 @@ class CausalTask : public Task {
 
   [[nodiscard]] std::string validation_digest() const override;
   [[nodiscard]] std::int64_t validation_size() const override;  // tokens
+  [[nodiscard]] bool validates_in_part() const override;
   [[nodiscard]] std::optional<Sums> validate(TransNormer& model,
                                              const ValidationOptions& options) const override;
 
  private:
+  [[nodiscard]] EvaluateOptions evaluate_options() const;
+
   std::int64_t window_;
   std::int64_t context_window_;
+  std::int64_t max_validation_tokens_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   PreparedSplit train_;
   std::optional<PreparedSplit> valid_;

@@ -1,4 +1,5 @@
 // Perplexity of a model on a text, as `eval` answers it.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -7,7 +8,10 @@
 
 #include "eval/evaluate.h"
 #include "log/progress.h"
+#include "model/attention/registry.h"
+#include "model/model_size.h"
 #include "task/causal.h"
+#include "task/evaluation_texts.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/signal.h"
@@ -16,11 +20,11 @@
 namespace transnormer {
 namespace {
 
-// Lines {"index", "id", "nll"} in stream order. The file appears when all of them are there.
+// Lines {"index", "id", "piece", "nll"} in stream order. The file appears when all are there.
 class PerTokenFile {
  public:
-  PerTokenFile(const std::string& path, const TokenStream& stream)
-      : writer_(path), stream_(stream) {}
+  PerTokenFile(const std::string& path, const TokenStream& stream, const Tokenizer& tokenizer)
+      : writer_(path), stream_(stream), tokenizer_(tokenizer) {}
 
   void write(std::int64_t first, std::span<const float> losses) {
     std::vector<std::int64_t> ids(losses.size());
@@ -30,6 +34,7 @@ class PerTokenFile {
       nlohmann::ordered_json line;
       line["index"] = first + static_cast<std::int64_t>(i);
       line["id"] = ids[i];
+      line["piece"] = tokenizer_.piece(static_cast<TokenId>(ids[i]));
       line["nll"] = losses[i];
       lines += line.dump() + '\n';
     }
@@ -40,6 +45,7 @@ class PerTokenFile {
  private:
   FileWriter writer_;
   const TokenStream& stream_;
+  const Tokenizer& tokenizer_;
 };
 
 struct Figures {
@@ -106,6 +112,25 @@ std::vector<Evaluation::Row> table_of(const Figures& figures) {
       {"tokens", format_count(result.tokens), format_count(counts.unknown) + " of them unknown"}};
 }
 
+// Tokens compare where all tokens are the same, words and bytes with any tokenizer.
+std::vector<Evaluation::Figure> columns_of(const Figures& figures, const std::string& digest) {
+  const EvaluateResult& result = figures.result;
+  const SplitCounts& counts = figures.counts;
+  const double token_perplexity = std::exp(result.nll());
+  const double word_perplexity = figures.word_perplexity();
+  const double bits = figures.bits_per_byte();
+  const bool readable = counts.unreadable == Unreadable::no;
+  const std::string text = format_count(counts.words) + " words, " + format_count(counts.lines) +
+                           " lines, " + format_count(counts.bytes) + " bytes";
+  return {{"tokens", format_count(result.tokens), 0},
+          {"nll", format_fixed(result.nll(), 4) + " ± " + format_fixed(result.nll_stderr(), 4),
+           result.nll(), digest},
+          {"token perplexity", format_fixed(token_perplexity, 3), token_perplexity, digest},
+          {"word perplexity", format_fixed(word_perplexity, 3), word_perplexity,
+           text + (figures.line_ends ? ", line ends too" : "")},
+          {"bits a byte", readable ? format_fixed(bits, 4) : "-", bits, readable ? text : ""}};
+}
+
 class CausalEvaluator : public Evaluator {
  public:
   explicit CausalEvaluator(const EvaluationRequest& request)
@@ -117,15 +142,13 @@ class CausalEvaluator : public Evaluator {
                       "; it must be at least 0 and below the window of " + std::to_string(window_) +
                       " tokens (data.tokens_per_sample)");
     }
-    text_ = request.text.empty()
-                ? prepare_data(request.config, request.tokenizer, {.wanted = {request.split}})
-                      .at(request.split)
-                : tokenize_file(request.text, *request.tokenizer, request.config.data);
+    text_ = request.texts != nullptr ? request.texts->of(request) : requested_text(request);
     if (text_.stream.size() == 0) {
       throw UserError((request.text.empty() ? std::string("the split ") + to_string(request.split)
                                             : request.text) +
                       " holds no tokens to score");
     }
+    require_that_windows_fit();
   }
 
   [[nodiscard]] std::string text_digest() const override { return text_.stream.digest(); }
@@ -133,7 +156,7 @@ class CausalEvaluator : public Evaluator {
   [[nodiscard]] std::optional<Evaluation> evaluate(TransNormer& model) const override {
     std::optional<PerTokenFile> per_token;
     if (!request_.per_item_file.empty()) {
-      per_token.emplace(request_.per_item_file, text_.stream);
+      per_token.emplace(request_.per_item_file, text_.stream, *request_.tokenizer);
     }
     Figures figures;
     figures.result = run(model, per_token);
@@ -149,10 +172,31 @@ class CausalEvaluator : public Evaluator {
     figures.window = window_;
     figures.context_window = context_window_;
     return Evaluation{std::make_shared<nlohmann::ordered_json>(answer_of(figures)),
-                      table_of(figures), figures.protocol()};
+                      table_of(figures), figures.protocol(),
+                      columns_of(figures, text_.stream.digest())};
   }
 
  private:
+  // What could only be told once the model is there is told before anything is scored.
+  void require_that_windows_fit() const {
+    const Config& trained = request_.trained;
+    const TransNormer model(trained.model, model_size(trained, request_.tokenizer.get()),
+                            at::kMeta);
+    const std::optional<std::int64_t> most = model.most_positions();
+    const bool shares = request_.sequence.size() > 1;  // then every window is a whole one
+    const std::int64_t longest = shares ? window_ : std::min(window_, text_.stream.size());
+    if (most && longest > *most) {
+      throw UserError("a window of " + format_count(longest) +
+                      " tokens (data.tokens_per_sample) needs more positions than the model has, " +
+                      format_count(*most));
+    }
+    const auto faults =
+        unfit_for_sequence_parallel(trained.model, window_, request_.sequence.size());
+    if (!faults.empty()) {
+      throw UserError(faults);
+    }
+  }
+
   [[nodiscard]] EvaluateResult run(TransNormer& model,
                                    std::optional<PerTokenFile>& per_token) const {
     EvaluateOptions how;

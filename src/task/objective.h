@@ -23,6 +23,8 @@ struct TaskRequest {
   bool validates = false;                                // whether validation data is wanted
 };
 
+class EvaluationTexts;  // task/evaluation_texts.h
+
 // What `eval` asks for.
 struct EvaluationRequest {
   const Config& trained;  // with which the model was trained
@@ -36,12 +38,21 @@ struct EvaluationRequest {
   // Where the loss of each item goes; empty: nowhere. Of several ranks one may name it.
   std::string per_item_file = {};
   at::ScalarType compute = at::kFloat;
-  dist::Group sequence{};  // which share each sequence; every rank gets the whole answer
-  dist::Group batches{};   // .. and which share out the batches (eval/evaluate.h)
+  dist::Group sequence{};            // which share each sequence; every rank gets the whole answer
+  dist::Group batches{};             // .. and which share out the batches (eval/evaluate.h)
+  EvaluationTexts* texts = nullptr;  // that it shares with other requests; null: with none
 };
 
 // What `eval` answers.
 struct Evaluation {
+  // A column of a table of several evaluations. Less is better among values of one basis, which
+  // says what they are of; without a basis they are not compared.
+  struct Figure {
+    std::string name;
+    std::string shown;
+    double value = 0;
+    std::string basis = {};
+  };
   struct Row {
     std::string name;
     std::string value;
@@ -50,6 +61,7 @@ struct Evaluation {
   std::shared_ptr<nlohmann::ordered_json> answer;  // for scripts
   std::vector<Row> table;                          // for people
   std::string protocol;
+  std::vector<Figure> figures = {};
 };
 
 // Reads what a model is evaluated on, then evaluates it.

@@ -99,6 +99,8 @@ class Task {
   // Of what is validated on; empty where there is nothing.
   [[nodiscard]] virtual std::string validation_digest() const = 0;
   [[nodiscard]] virtual std::int64_t validation_size() const = 0;
+  // Whether that is less than there is (validation.max_tokens).
+  [[nodiscard]] virtual bool validates_in_part() const { return false; }
   // Nothing where should_stop said so on the way.
   [[nodiscard]] virtual std::optional<Sums> validate(TransNormer& model,
                                                      const ValidationOptions& options) const = 0;

@@ -39,7 +39,10 @@ void Events::emit(const log::TextEvent& event) {
 
 void Events::note(std::int64_t step, const std::string& name, const std::string& message,
                   log::Level level) {
-  const log::NoteEvent event{.step = step, .name = name, .message = message, .level = level};
+  emit(log::NoteEvent{.step = step, .name = name, .message = message, .level = level});
+}
+
+void Events::emit(const log::NoteEvent& event) {
   for (const auto& file : files_) {
     file->on(event);
   }

@@ -23,6 +23,7 @@ class Events {
   void emit(const log::ValidEvent& event);
   void emit(const log::TextEvent& event);
   // As every event, also tells of what a file lost before, once it can be written again.
+  void emit(const log::NoteEvent& event);
   void note(std::int64_t step, const std::string& name, const std::string& message,
             log::Level level = log::Level::info);
 

@@ -14,6 +14,7 @@
 #include "optim/schedule.h"
 #include "train/divergence.h"
 #include "train/ending.h"
+#include "train/prompts.h"
 #include "train/retry.h"
 #include "train/soundness.h"
 #include "train/validation.h"
@@ -396,6 +397,12 @@ bool TrainingLoop::validate() {
   events_.emit(event);
   validation_due_ = false;
   saved_step_ = -1;
+  if (!config_.validation.prompts.empty()) {
+    wait_for_first([this] {
+      continue_prompts(run_, events_, is_stop_requested);
+      return "continued";
+    });
+  }
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include "train/divergence.h"
 #include "train/ending.h"
 #include "train/initial_weights.h"
+#include "train/prompts.h"
 #include "train/resume.h"
 #include "train/start.h"
 #include "train/training_memory.h"
@@ -156,13 +157,10 @@ void carry_on(TrainingRun& run, const Config& saved) {
 }
 
 void note_validation_kind(TrainingRun& run) {
-  const std::string digest = run.task->validation_digest();
-  if (digest.empty()) {
+  if (run.task->validation_digest().empty()) {
     return;
   }
-  if (const auto change = note_validation_kind(
-          run.state,
-          {.data_digest = digest, .context_window = run.config.validation.context_window})) {
+  if (const auto change = note_validation_kind(run.state, validation_kind(run))) {
     run.notes.push_back({.name = "validation_changed", .message = *change});
   }
 }
@@ -327,6 +325,8 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
       run->initial.reset();  // it is not gone back to
     }
   }
+  const std::vector<std::string> of_prompts = check_prompts(*run);
+  run->warnings.insert(run->warnings.end(), of_prompts.begin(), of_prompts.end());
   require_equal_weights(*run);
   throw_if_stopped();
   if (config.train.micro_batch_size < 0 && !device.is_cpu() &&

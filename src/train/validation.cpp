@@ -29,6 +29,10 @@ std::int64_t batch_size(const TrainingRun& run) {
                         config.train.resolved_micro_batch_size());
 }
 
+std::string describe_part(std::int64_t tokens) {
+  return tokens == 0 ? "all tokens" : "the first " + format_count(tokens);
+}
+
 }  // namespace
 
 std::optional<Report> validate(const TrainingRun& run, const std::function<bool()>& should_stop) {
@@ -44,6 +48,13 @@ std::optional<Report> validate(const TrainingRun& run, const std::function<bool(
   return sums ? std::optional(run.task->report(*sums)) : std::nullopt;
 }
 
+ValidationKind validation_kind(const TrainingRun& run) {
+  const Task& task = *run.task;
+  return {.data_digest = task.validation_digest(),
+          .context_window = run.config.validation.context_window,
+          .tokens = task.validates_in_part() ? task.validation_size() : 0};
+}
+
 std::optional<Report> validate_average(const TrainingRun& run,
                                        const std::function<bool()>& should_stop) {
   const WeightAverage::InPlace in_place(*run.average);
@@ -53,12 +64,16 @@ std::optional<Report> validate_average(const TrainingRun& run,
 std::optional<std::string> note_validation_kind(TrainingState& state, const ValidationKind& kind) {
   const std::string digest = std::exchange(state.valid_data_digest, kind.data_digest);
   const std::int64_t window = std::exchange(state.validation_context_window, kind.context_window);
+  const std::int64_t tokens = std::exchange(state.validation_tokens, kind.tokens);
   std::string changed;
   if (!digest.empty() && digest != kind.data_digest) {
     changed = "data.valid holds another text";
   } else if (window >= 0 && window != kind.context_window) {
     changed = "validation.context_window was " + format_count(window) + " and is " +
               format_count(kind.context_window);
+  } else if (tokens != kind.tokens) {
+    changed = "validation.max_tokens took " + describe_part(tokens) + " and takes " +
+              describe_part(kind.tokens);
   }
   if (changed.empty() || state.validated_step < 0) {
     return std::nullopt;

@@ -25,7 +25,11 @@ namespace transnormer {
 struct ValidationKind {
   std::string data_digest;
   std::int64_t context_window = 0;
+  std::int64_t tokens = 0;  // the first so many; 0: all
 };
+
+// Of the validations of a run.
+[[nodiscard]] ValidationKind validation_kind(const TrainingRun& run);
 
 // Notes the kind of the validations to come. Where the earlier ones were of another kind, their
 // losses cannot be compared with those to come: best loss and patience start anew. Returns what

@@ -56,6 +56,7 @@ TrainingState full_state() {
   state.train_data_digest = "digest";
   state.valid_data_digest = "third digest";
   state.validation_context_window = 19;
+  state.validation_tokens = 2048;
   state.tokenizer_digest = "other digest";
   return state;
 }
@@ -92,6 +93,7 @@ TEST(TrainingState, ComesBackBitForBit) {
   EXPECT_EQ(after.train_data_digest, before.train_data_digest);
   EXPECT_EQ(after.valid_data_digest, before.valid_data_digest);
   EXPECT_EQ(after.validation_context_window, before.validation_context_window);
+  EXPECT_EQ(after.validation_tokens, before.validation_tokens);
   EXPECT_EQ(after.tokenizer_digest, before.tokenizer_digest);
 }
 

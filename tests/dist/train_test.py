@@ -176,6 +176,22 @@ class AnEvaluation(jobs.JobsTest):
         self.assertEqual(self.folder.column("by-3", "valid", "loss"), losses)
 
 
+class Prompts(jobs.JobsTest):
+    def test_are_continued_once_and_alike_by_any_number_of_processes(self):
+        # Weights that do not change, ranks that share sequences among them.
+        still = [*LINEAR, "optimizer.lr=0", "schedule.warmup_init_lr=0",
+                 'validation.prompts=["the river", "and"]']
+        texts = {}
+        for name, ranks, more in (("one", 1, []), ("two", 2, [SHARDED]),
+                                  ("halves", 2, ["distributed.sequence_parallel=2"])):
+            self.folder.train(name, ranks, [*still, *more])
+            texts[name] = [(line["step"], line["prompt"], line["text"])
+                           for line in self.folder.lines(name, "event") if line["event"] == "sample"]
+        self.assertEqual(len(texts["one"]), 2 * len(self.folder.lines("one", "valid")))
+        self.assertEqual(texts["two"], texts["one"])
+        self.assertEqual(texts["halves"], texts["one"])
+
+
 class ARunThatGoesOn(jobs.JobsTest):
     def test_with_other_numbers_of_ranks_takes_the_same_samples(self):
         self.folder.train("one", 1)

@@ -172,5 +172,25 @@ TEST(UnigramNll, AddsOneToEachTrainingCount) {
   EXPECT_NEAR(unigram_nll(TokenStream({0, 1, 1, 2}), {3, 0, 1}), expected, 1e-12);
 }
 
+TEST(Evaluate, ALimitScoresTheFirstWholeWindowsAndLeavesTheirLosses) {
+  const auto model = small_model();
+  const std::vector<TokenId> tokens = some_tokens(101);
+  for (const std::int64_t context : {0, 5}) {
+    const Scored all = score(*model, tokens, {.context_window = context, .batch_size = 1});
+    const std::int64_t stride = kWindow - context;
+    for (const std::int64_t most : {1, 12, 13, 40, 100, 101, 1000}) {
+      const Scored first =
+          score(*model, tokens, {.context_window = context, .batch_size = 1, .max_tokens = most});
+      std::int64_t expected = kWindow;  // one window at least
+      while (expected + stride <= std::min<std::int64_t>(most, 101)) {
+        expected += stride;
+      }
+      expected = most >= 101 ? 101 : expected;
+      ASSERT_EQ(first.result.tokens, expected) << most;
+      EXPECT_TRUE(std::equal(first.losses.begin(), first.losses.end(), all.losses.begin())) << most;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace transnormer

@@ -14,6 +14,7 @@
 
 #include "model/attention/diag.h"
 #include "model/attention/norm.h"
+#include "model/repeatable_state.h"
 #include "model/weights.h"
 #include "util/error.h"
 
@@ -196,6 +197,89 @@ TEST(Generate, RefusesALengthPastALearnedTable) {
   const std::int64_t room = kTrainedLength - std::ssize(kInputs) + 1;
   EXPECT_EQ(std::ssize(generate(*model, kInputs, {.max_tokens = room})), room);
   EXPECT_THROW((void)generate(*model, kInputs, {.max_tokens = room + 1}), UserError);
+}
+
+// Of every attention that decodes, with a prompt that ends inside chunks, blocks and windows.
+std::vector<std::shared_ptr<TransNormer>> decoding_models() {
+  std::vector<std::shared_ptr<TransNormer>> all = models();
+  for (const char* name : {"softmax", "rela", "linear", "taylor", "efficient", "performer", "rfa",
+                           "cosformer", "sparse", "reformer", "transformer_ls", "mix"}) {
+    all.push_back(small_model(name, name));
+  }
+  for (const char* name : {"flash", "flash_quad"}) {
+    all.push_back(small_model(name, name));
+  }
+  return all;
+}
+
+TEST(Generate, ATextIsTheSameAmongManyAsAlone) {
+  for (const auto& model : decoding_models()) {
+    ASSERT_TRUE(can_repeat(model->make_state(1)));
+    GenerateOptions options{.max_tokens = 20};
+    options.sampling = {.temperature = 1.3, .seed = 4, .repetition_penalty = 1.2};
+    const std::int64_t room = model->most_positions().value_or(1000) - 5;
+    options.max_tokens = std::min(options.max_tokens, room);
+    const std::vector<TokenId> inputs(kInputs.begin(), kInputs.begin() + 6);
+    const auto many = generate_texts(*model, inputs, options, kTextsTogether + 3);
+    ASSERT_EQ(std::ssize(many), kTextsTogether + 3);
+    for (const std::int64_t number : {0, 1, 7, 15, 16, 18}) {
+      GenerateOptions alone = options;
+      alone.sampling.sample = static_cast<std::uint64_t>(number);
+      EXPECT_EQ(many[static_cast<std::size_t>(number)], generate(*model, inputs, alone))
+          << number << " of " << std::string(model->config().early.name());
+    }
+    EXPECT_NE(many[0], many[1]);
+  }
+}
+
+TEST(Generate, ATextThatHasEndedLeavesTheOthersAsTheyAre) {
+  const auto model = models().front();
+  GenerateOptions options{.max_tokens = 25};
+  const auto whole = generate_texts(*model, kInputs, options, 4);
+  std::vector<std::vector<TokenId>> told(4);
+  const auto cut =
+      generate_texts(*model, kInputs, options, 4, [&told](std::int64_t text, TokenId id) {
+        auto& tokens = told[static_cast<std::size_t>(text)];
+        tokens.push_back(id);
+        return text != 2 || tokens.size() < 5;
+      });
+  EXPECT_EQ(cut, told);
+  EXPECT_EQ(cut[2], std::vector<TokenId>(whole[2].begin(), whole[2].begin() + 5));
+  for (const std::size_t i : {0U, 1U, 3U}) {
+    EXPECT_EQ(cut[i], whole[i]);
+  }
+}
+
+TEST(Generate, TheRepetitionPenaltyIsThatOfAPlainLoop) {
+  const auto model = models().front();
+  GenerateOptions options{.max_tokens = 30};
+  options.sampling = {.temperature = 0.9, .seed = 3, .repetition_penalty = 1.7};
+  std::vector<TokenId> tokens = kInputs;
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    at::Tensor row = parallel_logits(*model, tokens)[-1].contiguous();
+    for (std::int64_t id = 0; id < kVocab; ++id) {
+      // The first input is no part of the text.
+      if (std::find(tokens.begin() + 1, tokens.end(), static_cast<TokenId>(id)) != tokens.end()) {
+        float& logit = row.data_ptr<float>()[id];
+        logit = logit > 0 ? logit / 1.7F : logit * 1.7F;
+      }
+    }
+    tokens.push_back(Sampler(options.sampling).sample({row.data_ptr<float>(), kVocab}, i));
+  }
+  const std::vector<TokenId> expected(tokens.begin() + std::ssize(kInputs), tokens.end());
+  EXPECT_EQ(generate(*model, kInputs, options), expected);
+  options.sampling.repetition_penalty = 1;
+  EXPECT_NE(generate(*model, kInputs, options), expected);
+}
+
+TEST(Generate, AContinuationIsWhatTheTokensAddToThePrompt) {
+  const auto tokenizer = parse_tokenizer("a 9\nb 8\n", "dictionary");
+  EXPECT_EQ(continuation(*tokenizer, std::vector<TokenId>{4, 5}, std::vector<TokenId>{4, 2, 5}),
+            " a\nb");
+  EXPECT_EQ(continuation(*tokenizer, {}, std::vector<TokenId>{5, 4}), "b a");
+  // Rows that the tokenizer has no token for.
+  EXPECT_EQ(continuation(*tokenizer, {}, std::vector<TokenId>{4, 1000}),
+            continuation(*tokenizer, {}, std::vector<TokenId>{4, 3}));
 }
 
 class EncodePrompt : public testing::Test {

@@ -124,5 +124,54 @@ TEST(Sampling, RefusesLogitsThatAreNotNumbers) {
   EXPECT_THROW((void)Sampler({}).sample(std::vector<float>{0.0F, std::nanf("")}, 0), UserError);
 }
 
+TEST(Sampling, EachSampleIsAStreamOfDrawsOfItsOwn) {
+  const std::vector<float> logits = logits_of(std::vector<double>(50, 0.02));
+  const auto drawn = [&logits](std::uint64_t sample) {
+    std::vector<TokenId> tokens;
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      tokens.push_back(Sampler({.sample = sample}).sample(logits, i));
+    }
+    return tokens;
+  };
+  EXPECT_EQ(drawn(3), drawn(3));
+  EXPECT_NE(drawn(3), drawn(0));
+  EXPECT_NE(drawn(std::uint64_t{1} << 32), drawn(0));
+}
+
+TEST(RepetitionPenalty, DividesPositiveLogitsOfSeenTokensAndMultipliesNegativeOnesOnce) {
+  const std::vector<float> logits{2.5F, -1.5F, 0.0F, 4.0F, -3.0F};
+  const std::vector<TokenId> seen{4, 0, 4, 2, 1, 4};
+  for (const double penalty : {1.3, 0.5}) {
+    RepetitionPenalty given(penalty);
+    std::vector<float> expected = logits;
+    for (const TokenId id : seen) {
+      given.see(id);
+      const float logit = logits[static_cast<std::size_t>(id)];
+      expected[static_cast<std::size_t>(id)] =
+          static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
+    }
+    std::vector<float> found = logits;
+    given.apply(found);
+    EXPECT_EQ(found, expected);
+  }
+  EXPECT_EQ(logits[3], 4.0F);  // was never seen
+}
+
+TEST(RepetitionPenalty, OfOneLeavesEveryLogit) {
+  RepetitionPenalty none(1);
+  none.see(1);
+  std::vector<float> logits{0.1F, 0.7F, -0.3F};
+  const std::vector<float> before = logits;
+  none.apply(logits);
+  EXPECT_EQ(logits, before);
+}
+
+TEST(RepetitionPenalty, IsRefusedOutOfItsRange) {
+  for (const double penalty : {0.0, -1.0, 1001.0, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW(check(SamplingOptions{.repetition_penalty = penalty}), UserError) << penalty;
+  }
+  EXPECT_NO_THROW(check(SamplingOptions{.repetition_penalty = 1.2}));
+}
+
 }  // namespace
 }  // namespace transnormer

@@ -288,6 +288,28 @@ TEST(Resume, AnotherContextWindowOfValidationStartsAnewToo) {
   EXPECT_THAT(read_file(runs.path() / "run" / "metrics.jsonl"), HasSubstr("validation_changed"));
 }
 
+TEST(Resume, AnotherPartOfTheValidationTextStartsAnewToo) {
+  const SmallRun runs;
+  const std::string valid = valid_set(runs, "valid.txt");  // 90 tokens, windows of 16
+  (void)runs.train("run", {valid});
+  const auto notes_of = [&](const std::string& name, const std::string& set) {
+    return set_up(runs.request(name, {valid, "train.steps=8", set}))->notes;
+  };
+  const auto fewer = notes_of("run", "validation.max_tokens=40");
+  ASSERT_EQ(fewer.size(), 1U);
+  EXPECT_THAT(fewer[0].message, HasSubstr("took all tokens and takes the first 32"));
+  EXPECT_THAT(notes_of("run", "validation.max_tokens=90"), testing::IsEmpty());
+  EXPECT_GT(set_up(runs.request("run", {valid, "validation.max_tokens=90"}))->state.best_step, 0);
+
+  (void)runs.train("part", {valid, "validation.max_tokens=40"});
+  EXPECT_THAT(notes_of("part", "validation.max_tokens=47"), testing::IsEmpty());  // as many windows
+  const auto more = notes_of("part", "validation.max_tokens=48");
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_THAT(more[0].message, HasSubstr("took the first 32 and takes the first 48"));
+  const auto run = set_up(runs.request("part", {valid, "validation.max_tokens=0"}));
+  EXPECT_EQ(run->state.best_step, -1);
+}
+
 TEST(Resume, TheSameValidationTextElsewhereOrOfAnUnknownRunCountsOn) {
   const SmallRun runs;
   const std::string valid = valid_set(runs, "valid.txt");

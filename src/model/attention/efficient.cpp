@@ -32,6 +32,10 @@ struct EfficientState : LinearState {
   [[nodiscard]] std::int64_t bytes() const override {
     return LinearState::bytes() + static_cast<std::int64_t>(logsum.nbytes());
   }
+  void repeat(std::int64_t times) override {
+    LinearState::repeat(times);
+    repeat_row(logsum, times);
+  }
   at::Tensor logsum;  // log Z, [batch, 1, heads, head_dim]
 };
 

@@ -34,10 +34,14 @@ struct FlashConfig : GatedUnitConfig {
 
 // Closed chunks as the sum of k' v^T / c, [batch, key_dim, width] in fp32, and the keys, both kinds
 // as two heads, and values of the open one.
-struct FlashState : AttentionState {
+struct FlashState : AttentionState, RepeatableState {
   FlashState(at::Tensor start, std::int64_t chunk) : sums(std::move(start)), open(chunk) {}
   [[nodiscard]] std::int64_t bytes() const override {
     return static_cast<std::int64_t>(sums.nbytes()) + open.bytes();
+  }
+  void repeat(std::int64_t times) override {
+    repeat_row(sums, times);
+    open.repeat(times);
   }
   at::Tensor sums;
   KeyValueCache open;

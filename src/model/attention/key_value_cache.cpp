@@ -33,6 +33,11 @@ void KeyValueCache::reserve(std::int64_t tokens, const at::Tensor& k, const at::
   values_ = grown(values_, v);
 }
 
+void KeyValueCache::repeat(std::int64_t times) {
+  repeat_row(keys_, times);
+  repeat_row(values_, times);
+}
+
 void KeyValueCache::append(const at::Tensor& k, const at::Tensor& v) {
   const std::int64_t time = k.size(1);
   reserve(size_ + time, k, v);

@@ -6,12 +6,13 @@
 #include <cstdint>
 
 #include "model/context.h"
+#include "model/repeatable_state.h"
 
 namespace transnormer {
 
 // A state of growing keys and values; its memory doubles as it fills, up to `limit` tokens, and is
 // kept when it is emptied.
-class KeyValueCache : public AttentionState {
+class KeyValueCache : public AttentionState, public RepeatableState {
  public:
   explicit KeyValueCache(std::int64_t limit) : limit_(limit) {}
 
@@ -22,6 +23,7 @@ class KeyValueCache : public AttentionState {
   // tokens.
   void append(const at::Tensor& k, const at::Tensor& v);
   void clear() { size_ = 0; }
+  void repeat(std::int64_t times) override;
 
   // [batch, size(), heads, key_dim] and [batch, size(), heads, value_dim].
   [[nodiscard]] at::Tensor keys() const { return keys_.narrow(1, 0, size_); }

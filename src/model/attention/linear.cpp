@@ -49,10 +49,14 @@ struct LinearAttentionConfig {
 constexpr double kFloor = 1e-6;
 
 // Keys before their features, with LRPE at hand, of the last window - 1 tokens.
-struct WindowState : AttentionState {
+struct WindowState : AttentionState, RepeatableState {
   explicit WindowState(std::int64_t most) : kept(most) {}
   [[nodiscard]] std::int64_t bytes() const override {
     return keys.defined() ? static_cast<std::int64_t>(keys.nbytes() + values.nbytes()) : 0;
+  }
+  void repeat(std::int64_t times) override {
+    repeat_row(keys, times);
+    repeat_row(values, times);
   }
   std::int64_t kept;
   at::Tensor keys;

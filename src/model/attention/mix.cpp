@@ -7,6 +7,7 @@
 
 #include "config/fields.h"
 #include "model/attention/registry.h"
+#include "model/repeatable_state.h"
 
 namespace transnormer {
 namespace {
@@ -57,8 +58,15 @@ AttentionSettings settings_of_part(const PartConfig& config, const AttentionSett
   return part;
 }
 
-struct BothStates : AttentionState {
+struct BothStates : AttentionState, RepeatableState {
   [[nodiscard]] std::int64_t bytes() const override { return first->bytes() + second->bytes(); }
+  [[nodiscard]] bool can_repeat() const override {
+    return transnormer::can_repeat(*first) && transnormer::can_repeat(*second);
+  }
+  void repeat(std::int64_t times) override {
+    transnormer::repeat(*first, times);
+    transnormer::repeat(*second, times);
+  }
   std::unique_ptr<AttentionState> first;
   std::unique_ptr<AttentionState> second;
 };

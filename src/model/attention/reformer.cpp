@@ -83,8 +83,12 @@ class IdleLinear : public torch::nn::Module, public Initializable {
 };
 
 // Of all tokens: the keys, normed, the values, and the buckets of each round.
-struct ReformerState : AttentionState {
+struct ReformerState : AttentionState, RepeatableState {
   [[nodiscard]] std::int64_t bytes() const override { return tokens.bytes() + buckets.bytes(); }
+  void repeat(std::int64_t times) override {
+    tokens.repeat(times);
+    buckets.repeat(times);
+  }
   KeyValueCache tokens{std::numeric_limits<std::int64_t>::max()};
   KeyValueCache buckets{std::numeric_limits<std::int64_t>::max()};  // as keys; no values
 };

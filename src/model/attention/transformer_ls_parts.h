@@ -115,13 +115,19 @@ class Distances : public torch::nn::Module, public Initializable {
 
 // The window's keys and values, the open chunk's own with the logits of their weights, and the
 // summaries of closed chunks; the vectors of distances, which a pass over a sequence makes once.
-struct LongShortState : AttentionState {
+struct LongShortState : AttentionState, RepeatableState {
   [[nodiscard]] std::int64_t bytes() const override {
     std::int64_t sum = summaries.bytes();
     for (const at::Tensor& x : {window_k, window_v, open_k, open_v, open_logits, near, far}) {
       sum += x.defined() ? static_cast<std::int64_t>(x.nbytes()) : 0;
     }
     return sum;
+  }
+  void repeat(std::int64_t times) override {
+    for (at::Tensor* const x : {&window_k, &window_v, &open_k, &open_v, &open_logits}) {
+      repeat_row(*x, times);
+    }
+    summaries.repeat(times);
   }
   std::int64_t tokens = 0;
   at::Tensor window_k, window_v;           // fp32 [batch, heads, up to window - 1, head_dim]

@@ -46,5 +46,16 @@ TEST(KeyValueCache, NeverTakesMoreThanItsLimit) {
   }
 }
 
+TEST(KeyValueCache, BecomesThatOfSeveralSequencesAlike) {
+  KeyValueCache cache(1000);
+  cache.repeat(2);  // of nothing yet
+  cache.append(numbers(0, 20), -numbers(0, 20));
+  cache.repeat(3);
+  cache.append(numbers(20, 1).repeat({3, 1, 1, 1}), -numbers(20, 1).repeat({3, 1, 1, 1}));
+  EXPECT_EQ(cache.size(), 21);
+  EXPECT_TRUE(at::equal(cache.keys(), numbers(0, 21).repeat({3, 1, 1, 1})));
+  EXPECT_TRUE(at::equal(cache.values(), -numbers(0, 21).repeat({3, 1, 1, 1})));
+}
+
 }  // namespace
 }  // namespace transnormer
