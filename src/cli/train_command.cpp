@@ -108,7 +108,7 @@ LoadedConfig load(const TrainOptions& options, const std::optional<NamedRun>& ru
     loaded.warnings.push_back(*warning);
   }
   for (const std::string& idle : idle_settings(config.model)) {
-    request.loaded.warnings.push_back(idle);
+    loaded.warnings.push_back(idle);
   }
   if (const auto warning = too_many_threads(config.train)) {
     loaded.warnings.push_back(*warning);

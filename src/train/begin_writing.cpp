@@ -1,6 +1,7 @@
 #include "train/begin_writing.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
