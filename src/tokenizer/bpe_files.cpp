@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/json_tree.h"
+#include "log/console.h"
 #include "tokenizer/plain_text.h"
 #include "tokenizer/tiktoken_file.h"
 #include "tokenizer/tokenizer_json.h"
@@ -88,10 +89,22 @@ bool is_bpe_file(std::string_view bytes) {
   return bytes.starts_with(kMergesStart) || starts_json(bytes) || starts_tiktoken(bytes);
 }
 
+// Such a file does not tell how its model cuts texts.
+void warn_of_another_pattern(const BpeVocabulary& vocabulary, const std::string& name) {
+  constexpr std::size_t kGpt2Tokens = 50257;
+  if (vocabulary.tokens.size() > kGpt2Tokens) {
+    log::warn(name +
+              ": has more tokens than GPT-2's vocabulary; texts are cut by GPT-2's pattern, "
+              "so ids may differ from those of the model that it is of");
+  }
+}
+
 BpeVocabulary read_bpe(const std::string& bytes, const std::string& name,
                        const std::optional<fs::path>& directory) {
   if (starts_tiktoken(bytes)) {
-    return read_tiktoken(bytes, name);
+    BpeVocabulary vocabulary = read_tiktoken(bytes, name);
+    warn_of_another_pattern(vocabulary, name);
+    return vocabulary;
   }
   if (bytes.starts_with(kMergesStart)) {
     const Named vocab = companion(name, directory, kMergesName, kVocabName);

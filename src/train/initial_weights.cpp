@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "config/names.h"
 #include "model/weights.h"
 #include "train/training_run.h"
 #include "util/error.h"
@@ -60,6 +61,16 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Checkpoint& initial, const C
         "tokenizer.path: " + path + " is not the tokenizer of " + initial.path().string() +
         ", whose weights (train.init_from) fit no other; set it to \"\" to take that of "
         "the checkpoint");
+  }
+  // Line ends are coded otherwise with byte-level BPE.
+  const auto is_bpe = [](const Config& c) { return c.tokenizer.type == TokenizerType::bpe; };
+  if (is_bpe(initial.config()) != is_bpe(config)) {
+    const char* type = name_of<TokenizerType>(kTokenizerNames, initial.config().tokenizer.type);
+    throw UserError(std::string("tokenizer.type: is \"") +
+                    name_of<TokenizerType>(kTokenizerNames, config.tokenizer.type) +
+                    "\", and the tokenizer of " + initial.path().string() +
+                    " (train.init_from), which its weights need, is of type \"" + type +
+                    "\"; set tokenizer.type to \"" + type + '"');
   }
   return initial.tokenizer();
 }

@@ -219,9 +219,6 @@ std::vector<Arguments> recipes() {
 // On the small text, and for a few steps more: the last --set wins.
 TEST_F(TrainCommand, TheRecipesOfTheReadmeWork) {
   const std::vector<Arguments> commands = recipes();
-  if (commands.empty()) {
-    GTEST_SKIP() << "the README has no section Recipes";
-  }
   ASSERT_EQ(commands.size(), 4U);
   workspace_.write("other.txt", workspace_.read("valid.txt"));
   (void)said({"tiny.json", "--run-dir", "runs/mine"});

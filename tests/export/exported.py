@@ -73,11 +73,11 @@ class Workspace:
 
 
 def readme_code(export):
-    """The lines of README.md on exports, for this one; None where it has none."""
+    """The lines of README.md on exports, for this one."""
     text = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
     section = re.search(r"^## Use the weights in Python\n(.*?)^## ", text, re.S | re.M)
-    code = section and re.search(r"^```python\n(.*?)^```", section[1], re.S | re.M)
-    return code and code[1].replace("exports/mine", str(export))
+    code = re.search(r"^```python\n(.*?)^```", section[1], re.S | re.M)
+    return code[1].replace("exports/mine", str(export))
 
 
 def modeling_of(export):
