@@ -34,7 +34,7 @@ const Checkpoint& newest_of(const std::vector<Checkpoint>& sources) {
 bool makes_another_model(const std::string& key) {
   constexpr std::array<std::string_view, 3> kNot{"model.variant", "model.dropout",
                                                  "model.attention_dropout"};
-  return key == "data.tokens_per_sample" ||
+  return key == "data.tokens_per_sample" || key == "data.line_end" || key == "data.strip_cr" ||
          (key.starts_with("model.") && std::ranges::find(kNot, key) == kNot.end());
 }
 

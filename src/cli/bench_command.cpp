@@ -22,6 +22,7 @@
 #include "model/attention/registry.h"
 #include "model/model_size.h"
 #include "ops/runtime/device.h"
+#include "train/micro_batch.h"
 #include "util/file.h"
 #include "util/units.h"
 
@@ -158,9 +159,10 @@ BenchPlan make_plan(const BenchRequest& request) {
   ops::configure_threads(config.train.threads, config.train.deterministic);
 
   const KnownData known = known_data(config);
-  const std::int64_t vocab_size = model_size(config, known.tokenizer.get()).vocab_size;
-  const std::int64_t batch_size =
-      request.batch_size.value_or(config.train.resolved_micro_batch_size());
+  const ModelSize size = model_size(config, known.tokenizer.get());
+  const std::int64_t batch_size = request.batch_size
+                                      ? *request.batch_size
+                                      : expected_micro_batch(config, size, plan.options.device);
   std::vector<std::int64_t> lengths = request.lengths;
   if (lengths.empty()) {
     lengths.push_back(config.data.tokens_per_sample);
@@ -182,7 +184,7 @@ BenchPlan make_plan(const BenchRequest& request) {
       FitToLength fit(length);
       model.early.visit(fit);
       model.late.visit(fit);
-      plan.cases.push_back({name, model, vocab_size, length, batch_size});
+      plan.cases.push_back({name, model, size.vocab_size, length, batch_size});
       if (request.mode == BenchMode::decode) {
         if (config.model.causal && !model.causal) {
           throw UserError("--attentions names \"" + name +
@@ -191,7 +193,7 @@ BenchPlan make_plan(const BenchRequest& request) {
         require_decoding(model);
       }
       if (const std::vector<std::string> faults =
-              unfit_attentions(model, {.vocab_size = vocab_size, .max_positions = length});
+              unfit_attentions(model, {.vocab_size = size.vocab_size, .max_positions = length});
           !faults.empty()) {
         throw UserError(faults);
       }

@@ -17,6 +17,7 @@ namespace {
 struct ExportRequest {
   std::string checkpoint;
   std::string out;
+  bool ema = false;
 };
 
 ExitStatus run_export(const ExportRequest& request) {
@@ -27,7 +28,8 @@ ExitStatus run_export(const ExportRequest& request) {
     throw UserError(checkpoint.path().string() + ": learned \"" + learned +
                     "\" (train.objective); only models that continue text are exported");
   }
-  std::cout << export_checkpoint(checkpoint, request.out).string() << '\n';
+  const Weights weights = request.ema ? Weights::ema : Weights::trained;
+  std::cout << export_checkpoint(checkpoint, weights, request.out).string() << '\n';
   return ExitStatus::done;
 }
 
@@ -42,6 +44,8 @@ void add_export(CLI::App& app, Run& run) {
   add_path(*command, "--out", request->out,
            "The directory of the export: new, or that of an older one")
       ->required();
+  command->add_flag("--ema", request->ema,
+                    "The running mean of the weights (optimizer.ema) instead of them");
   command->callback([request, &run] { run = [request] { return run_export(*request); }; });
 }
 

@@ -25,7 +25,6 @@
 #include "optim/registry.h"
 #include "tokenizer/tokenizer.h"
 #include "train/micro_batch.h"
-#include "train/training_memory.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
@@ -96,13 +95,6 @@ std::vector<AttentionReport> attentions_of(const TransNormer& model,
   return reports;
 }
 
-// As training would choose on this machine's processor, where the config leaves it open.
-std::int64_t sequences_a_pass(const Config& config, const ModelSize& size) {
-  const TrainingShape shape{.size = size, .length = config.data.tokens_per_sample};
-  const TrainingMemory memory(config, shape, at::kCPU, dist::alone());
-  return choose_micro_batch(config, memory, at::kCPU, dist::alone(), /*saved=*/0).size;
-}
-
 ModelReport report_on(const Config& config, const ModelSize& size) {
   ModelReport report;
   const TransNormer model(config.model, size, at::kMeta);
@@ -114,7 +106,7 @@ ModelReport report_on(const Config& config, const ModelSize& size) {
   report.vocab_size = size.vocab_size;
   report.attentions = attentions_of(model, report.tensors, config);
   report.flops = flops_per_token(model, config.data.tokens_per_sample);
-  report.pass = {.sequences = sequences_a_pass(config, size),
+  report.pass = {.sequences = expected_micro_batch(config, size, at::kCPU),
                  .length = config.data.tokens_per_sample,
                  .compute = ops::scalar_type(config.train.precision),
                  .activation_checkpointing = config.train.activation_checkpointing};

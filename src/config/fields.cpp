@@ -87,9 +87,11 @@ void data_fields(DataConfig& d, FieldVisitor& v) {
 
 void tokenizer_fields(TokenizerConfig& t, FieldVisitor& v) {
   visit_choice(v, {"type", "Kind of tokenizer to make or load"}, t.type, kTokenizerNames);
-  v.text({"path",
-          "A dictionary (fairseq's format) or a sentencepiece model; empty: made from data.train"},
-         t.path, TextKind::file);
+  v.text(
+      {"path",
+       "A dictionary (fairseq's format), a sentencepiece model or a BPE vocabulary; empty: that of "
+       "train.init_from, else made from data.train"},
+      t.path, TextKind::file);
   v.integer({"vocab_size", "Size of a tokenizer to make, specials included; word, 0: all words",
              refuse, "tokens"},
             t.vocab_size, {0, kMaxSize});
@@ -101,8 +103,8 @@ void tokenizer_fields(TokenizerConfig& t, FieldVisitor& v) {
                kSentencePieceNames);
   v.flag({"byte_fallback", "sentencepiece: unknown characters are spelled in bytes"},
          t.byte_fallback);
-  v.integer({"sample_lines", "sentencepiece: lines to learn from; 0: all", refuse, "lines"},
-            t.sample_lines, {0, kMaxCount});
+  v.integer({"sample_lines", "Lines to learn from; 0: all", refuse, "lines"}, t.sample_lines,
+            {0, kMaxCount});
 }
 
 void optimizer_fields(OptimizerConfig& o, FieldVisitor& v) {
@@ -205,8 +207,9 @@ void validation_fields(ValidationConfig& c, FieldVisitor& v) {
 }
 
 void checkpoint_fields(CheckpointConfig& c, FieldVisitor& v) {
-  v.integer({"every", "Updates between checkpoints; 0: only the last", silent, "updates"}, c.every,
-            {0, kMaxCount});
+  v.integer(
+      {"every", "Updates between checkpoints; 0: only the last, and the best", silent, "updates"},
+      c.every, {0, kMaxCount});
   v.integer({"keep_last", "How many of the newest to keep", silent, "checkpoints"}, c.keep_last,
             {2, kMaxCount});
   v.flag({"keep_best", "Keeps the one with the best validation loss", silent}, c.keep_best);

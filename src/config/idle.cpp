@@ -51,9 +51,6 @@ std::vector<Rule> training_rules(const Config& c) {
       {c.train.nonfinite == NonfinitePolicy::stop,
        {"train.nonfinite_limit"},
        "never acts with train.nonfinite \"stop\""},
-      {c.checkpoint.every == 0,
-       {"checkpoint.keep_every"},
-       "never acts while checkpoint.every is 0, which saves the last step only"},
   };
 }
 
@@ -69,7 +66,6 @@ std::vector<Rule> held_out_rules(const Config& c) {
       {!validates && c.data.test.empty(),
        {"validation.context_window", "validation.batch_size"},
        "never acts without data.valid, data.holdout or data.test"},
-      {!c.data.valid.empty(), {"data.holdout"}, "never acts beside data.valid"},
   };
 }
 

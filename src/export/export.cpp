@@ -154,9 +154,9 @@ fs::path write_export(const ExportContent& content, const fs::path& out) {
   return directory.path();
 }
 
-fs::path export_checkpoint(const Checkpoint& checkpoint, const fs::path& out) {
+fs::path export_checkpoint(const Checkpoint& checkpoint, Weights weights, const fs::path& out) {
   require_exportable(checkpoint.config().model);
-  const auto model = checkpoint.load_model(at::kCPU);
+  const auto model = checkpoint.load_model(at::kCPU, weights);
   require_finite_weights(*model, checkpoint.path().string());
   return write_export({.config = checkpoint.config(),
                        .tokenizer = *checkpoint.tokenizer(),

@@ -31,8 +31,9 @@ void require_exportable(const ModelConfig& model);
 // no place for it, WriteError. Returns where it is.
 std::filesystem::path write_export(const ExportContent& content, const std::filesystem::path& out);
 
-// The same of a checkpoint. Throws UserError where its weights are not finite, too.
-std::filesystem::path export_checkpoint(const Checkpoint& checkpoint,
+// The same of a checkpoint. Throws UserError where it does not hold those weights, or they are not
+// finite, too.
+std::filesystem::path export_checkpoint(const Checkpoint& checkpoint, Weights weights,
                                         const std::filesystem::path& out);
 
 }  // namespace transnormer

@@ -74,7 +74,11 @@ WeightAverage::InPlace::InPlace(WeightAverage& average) : average_(average) {
 }
 
 WeightAverage::InPlace::~InPlace() {
-  average_.exchange();
+  try {
+    average_.exchange();
+  } catch (const std::exception&) {
+    // Only a device that fails does so, and then whatever is asked of it next.
+  }
 }
 
 }  // namespace transnormer

@@ -53,6 +53,17 @@ Named companion(const std::string& name, const std::optional<fs::path>& director
   return {read_file(path), path.string()};
 }
 
+// Of a file that does not tell how its model cuts texts.
+BpeVocabulary as_gpt2(BpeVocabulary vocabulary, const std::string& name) {
+  constexpr std::size_t kGpt2Tokens = 50257;
+  if (vocabulary.tokens.size() > kGpt2Tokens) {
+    log::warn(name +
+              ": has more tokens than GPT-2's vocabulary; texts are cut by GPT-2's pattern, "
+              "so ids may differ from those of the model that it is of");
+  }
+  return vocabulary;
+}
+
 BpeVocabulary read_vocab_and_merges(const JsonNode& vocab, const std::string& vocab_name,
                                     const Named& merges) {
   BpeVocabularyBuilder builder(vocab_name);
@@ -89,26 +100,15 @@ bool is_bpe_file(std::string_view bytes) {
   return bytes.starts_with(kMergesStart) || starts_json(bytes) || starts_tiktoken(bytes);
 }
 
-// Such a file does not tell how its model cuts texts.
-void warn_of_another_pattern(const BpeVocabulary& vocabulary, const std::string& name) {
-  constexpr std::size_t kGpt2Tokens = 50257;
-  if (vocabulary.tokens.size() > kGpt2Tokens) {
-    log::warn(name +
-              ": has more tokens than GPT-2's vocabulary; texts are cut by GPT-2's pattern, "
-              "so ids may differ from those of the model that it is of");
-  }
-}
-
 BpeVocabulary read_bpe(const std::string& bytes, const std::string& name,
                        const std::optional<fs::path>& directory) {
   if (starts_tiktoken(bytes)) {
-    BpeVocabulary vocabulary = read_tiktoken(bytes, name);
-    warn_of_another_pattern(vocabulary, name);
-    return vocabulary;
+    return as_gpt2(read_tiktoken(bytes, name), name);
   }
   if (bytes.starts_with(kMergesStart)) {
     const Named vocab = companion(name, directory, kMergesName, kVocabName);
-    return read_vocab_and_merges(parse(vocab.bytes, vocab.name), vocab.name, {bytes, name});
+    return as_gpt2(read_vocab_and_merges(parse(vocab.bytes, vocab.name), vocab.name, {bytes, name}),
+                   vocab.name);
   }
   const JsonNode root = parse(std::string(without_byte_order_mark(bytes)), name);
   const JsonNode* model = root.find("model");
@@ -122,7 +122,8 @@ BpeVocabulary read_bpe(const std::string& bytes, const std::string& name,
                     ": is JSON, but no tokenizer: neither a tokenizer.json, which has a \"model\", "
                     "nor a vocab.json, which gives each token a number");
   }
-  return read_vocab_and_merges(root, name, companion(name, directory, kVocabName, kMergesName));
+  return as_gpt2(
+      read_vocab_and_merges(root, name, companion(name, directory, kVocabName, kMergesName)), name);
 }
 
 BpeVocabulary read_bpe_directory(const fs::path& directory) {

@@ -95,13 +95,21 @@ MicroBatch choose_micro_batch(const Config& config, const TrainingMemory& memory
     return {.size = config.train.micro_batch_size > 0 ? config.train.micro_batch_size : share,
             .origin = ""};
   }
-  if (saved > 0) {
-    return {.size = std::min(saved, share), .origin = MicroBatch::kAsBefore};
+  if (saved > 0 && saved <= share &&
+      least_of_all(world, memory.fits(saved, /*activations=*/0.7, /*share=*/1) ? 1 : 0) == 1) {
+    return {.size = saved, .origin = MicroBatch::kAsBefore};
   }
   const std::int64_t size = largest_that_fits(share, [&](std::int64_t candidate) {
-    return device.is_cpu() ? surely_fits(memory, candidate) : may_fit(memory, candidate);
+    const bool is_tried = !device.is_cpu() && world.sequence().size() == 1;
+    return is_tried ? may_fit(memory, candidate) : surely_fits(memory, candidate);
   });
   return {.size = least_of_all(world, size), .origin = "by estimate"};
+}
+
+std::int64_t expected_micro_batch(const Config& config, const ModelSize& size, at::Device device) {
+  const TrainingShape shape{.size = size, .length = config.data.tokens_per_sample};
+  const TrainingMemory memory(config, shape, device, dist::alone());
+  return choose_micro_batch(config, memory, device, dist::alone(), /*saved=*/0).size;
 }
 
 void try_micro_batch(TrainingRun& run) {

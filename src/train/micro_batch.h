@@ -24,12 +24,16 @@ struct MicroBatch {
   std::string origin;  // for people, where train.micro_batch_size is -1: "by estimate"
 };
 
-// What the config says; for -1 `saved`, the choice of an earlier start on such a device, unless it
-// is 0; else by estimate, the same on all ranks: on a CPU what fits with some room, on a GPU what
-// may fit and is to be tried.
+// What the config says; for -1 `saved`, the choice of an earlier start that passed as much a
+// sequence, unless it is 0 or can no longer fit; else by estimate, the same on all ranks: what fits
+// with some room, or, on a GPU that is to be tried, what may fit.
 [[nodiscard]] MicroBatch choose_micro_batch(const Config& config, const TrainingMemory& memory,
                                             at::Device device, const dist::World& world,
                                             std::int64_t saved);
+
+// What a process that trains alone would choose by estimate.
+[[nodiscard]] std::int64_t expected_micro_batch(const Config& config, const ModelSize& size,
+                                                at::Device device);
 
 // On a GPU: makes it as small as a forward and backward pass needs to have room. Leaves no trace
 // but in the gradients, which each update makes anew. Ranks that share sequences stay with the

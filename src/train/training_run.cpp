@@ -106,11 +106,20 @@ TrainingShape shape_of(const Config& config, const Task& task) {
           .bytes_per_sample = task.bytes_per_sample()};
 }
 
-// What an earlier start chose by itself; 0: none, or for another device.
-std::int64_t saved_micro_batch(const StartingPoint& start, const std::string& device) {
-  return start.checkpoint && start.checkpoint->state().device == device
-             ? start.checkpoint->state().micro_batch_size
-             : 0;
+// What an earlier start chose by itself; 0: none, or where a sequence took other memory.
+std::int64_t saved_micro_batch(const StartingPoint& start, const Config& config,
+                               const TrainingState& now) {
+  if (!start.checkpoint) {
+    return 0;
+  }
+  const TrainingState& saved = start.checkpoint->state();
+  const Config& before = start.checkpoint->config();
+  const bool is_alike =
+      saved.device == now.device && saved.ranks == now.ranks &&
+      before.train.precision == config.train.precision &&
+      before.train.activation_checkpointing == config.train.activation_checkpointing &&
+      (before.optimizer.ema > 0) == (config.optimizer.ema > 0);
+  return is_alike ? saved.micro_batch_size : 0;
 }
 
 // For a resume.
@@ -282,7 +291,7 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& wo
   warn_of_warmup(config, total, warnings);
   const TrainingMemory memory(config, shape_of(config, task), device, world);
   MicroBatch micro_batch = choose_micro_batch(config, memory, device, world,
-                                              saved_micro_batch(start.point, state.device));
+                                              saved_micro_batch(start.point, config, state));
   const bool saves_in_background = memory.require(micro_batch.size);
   if (!saves_in_background) {
     warnings.emplace_back(

@@ -248,7 +248,7 @@ TEST_F(SafeFiles, ACopyWithDirectoriesForLinksEvaluatesAndTrainsOn) {
   const auto before = workspace_.read("copy/checkpoints/latest/state.json");
   const Outcome longer = workspace_.run(train("copy", {"train.steps=12"}));
   EXPECT_EQ(longer.status, 0) << longer.err;
-  EXPECT_THAT(longer.err, HasSubstr("step 9, "));
+  EXPECT_THAT(longer.err, HasSubstr("(step 9)"));
   EXPECT_EQ(workspace_.read("copy/checkpoints/latest/state.json"), before);
   EXPECT_TRUE(fs::exists(workspace_ / "copy/checkpoints/step-00000012/manifest.json"));
 }
@@ -275,7 +275,7 @@ TEST_F(SafeFiles, WithoutSymbolicLinksARunIsSavedPrunedAndResumed) {
   EXPECT_FALSE(fs::exists(workspace_ / "run/checkpoints/step-00000002"));
   const Outcome resumed = run_with_faults(faults, train("run", {"train.steps=12"}));
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, HasSubstr("step 9, "));
+  EXPECT_THAT(resumed.err, HasSubstr("(step 9)"));
   EXPECT_EQ(run_with_faults(faults, {"eval", "run"}).status, 0);
 }
 

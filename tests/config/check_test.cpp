@@ -117,7 +117,7 @@ TEST(ConfigCheck, AFallAtTheEndThatBeginsWithinTheWarmUpIsAWarning) {
   EXPECT_THAT(warned("wsd", "30", "70"), IsEmpty());
   EXPECT_THAT(warned("wsd", "91", "0"), ElementsAre(HasSubstr("the fall of 10 updates")));
   EXPECT_THAT(warned("wsd", "90", "0"), IsEmpty());
-  EXPECT_THAT(warned("cosine", "30", "71"), IsEmpty());
+  EXPECT_THAT(warned("cosine", "30", "71"), ElementsAre(HasSubstr("acts only with")));
   EXPECT_THAT(warned("wsd", "101", "0"), ElementsAre(HasSubstr("schedule.warmup_steps")));
 }
 

@@ -39,12 +39,13 @@ TEST(IdleKeys, OfValidationAreToldWhereNothingIsHeldOut) {
   EXPECT_THAT(warnings_of("{}", {"validation.context_window=8"}),
               ElementsAre(HasSubstr("never acts without data.valid, data.holdout or data.test")));
   EXPECT_THAT(warnings_of("{}", {"validation.context_window=8", "data.test=t.txt"}), IsEmpty());
-  EXPECT_THAT(warnings_of("{}", {"validation.every=8", "data.holdout=0.1"}), IsEmpty());
+  EXPECT_THAT(warnings_of("{}", {"validation.every=8", "data.holdout=0.1", "data.train=t.txt"}),
+              IsEmpty());
   EXPECT_THAT(
       warnings_of("{}", {"validation.max_tokens=8", "validation.every=0", "data.valid=v.txt"}),
       ElementsAre(HasSubstr("while validation.every is 0")));
-  EXPECT_THAT(warnings_of("{}", {"checkpoint.keep_every=8", "checkpoint.every=0"}),
-              ElementsAre(HasSubstr("while checkpoint.every is 0")));
+  // The best are saved as well, and kept.
+  EXPECT_THAT(warnings_of("{}", {"checkpoint.keep_every=8", "checkpoint.every=0"}), IsEmpty());
 }
 
 TEST(IdleKeys, OfDefaultsAndIncludedFilesAreNotTold) {

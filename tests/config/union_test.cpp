@@ -130,13 +130,13 @@ TEST(AnAddedAlternative, IsDescribedInTheReference) {
 TEST(AnAddedAlternative, HasASchemaOfItsOwn) {
   using Json = nlohmann::json;
   const Json optimizer = Json::parse(config_schema())["properties"]["optimizer"];
-  EXPECT_EQ(optimizer["properties"]["name"]["enum"], (Json{"adamw", "sign"}));
-  ASSERT_EQ(optimizer["allOf"].size(), 2U);
+  EXPECT_EQ(optimizer["properties"]["name"]["enum"], (Json{"adamw", "lion", "muon", "sign"}));
+  ASSERT_EQ(optimizer["allOf"].size(), 4U);
   const Json& adamw = optimizer["allOf"][0];
   EXPECT_EQ(adamw["if"]["properties"]["name"]["const"], "adamw");
   EXPECT_FALSE(adamw["if"].contains("required"));  // holds without a name, too
   EXPECT_EQ(adamw["then"]["properties"]["momentum"], false);
-  const Json& sign = optimizer["allOf"][1];
+  const Json& sign = optimizer["allOf"][3];
   EXPECT_EQ(sign["if"]["required"], Json{"name"});
   EXPECT_EQ(sign["then"]["properties"]["momentum"]["exclusiveMaximum"], 1);
   EXPECT_EQ(sign["then"]["properties"]["betas"], false);

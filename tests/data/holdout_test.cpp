@@ -1,5 +1,6 @@
 #include "data/holdout.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -7,6 +8,7 @@
 #include "data/prepare.h"
 #include "data/support.h"
 #include "data/text_reader.h"
+#include "tokenizer/gpt2_pattern.h"
 #include "util/compressed.h"
 
 namespace transnormer {
@@ -166,6 +168,50 @@ TEST_F(HoldoutTest, TellsTheLineOfWhatIsNoUtf8InTheFile) {
 }
 
 // Two parts of a text, prepared.
+// A byte-level BPE's text is cut inside of lines; what stands between two gaps is one text to it.
+TEST_F(HoldoutTest, IsCutIntoTheSamePiecesInChunksOfAnyLength) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) {
+    text += std::string(static_cast<std::size_t>(i * 7 % 4), ' ') + "word" + std::to_string(i) +
+            (i % 5 == 0   ? "  \n\n\n"
+             : i % 3 == 0 ? "\n"
+                          : " ");
+  }
+  const std::vector<std::filesystem::path> files{file("a", text), file("b", "end" + text)};
+  struct Cut {
+    std::string text;
+    std::vector<std::string> pieces;
+    std::int64_t lines = 0;
+  };
+  const auto cut = [&](std::size_t chunk_bytes) {
+    TextReader reader({files, false, {0.3, false}}, chunk_bytes, TextCut::white_space);
+    Cut made;
+    for (TextChunk chunk; reader.next(chunk);) {
+      made.text += chunk.text;
+      made.lines += std::ranges::count(chunk.text, '\n');
+      for (std::size_t at = 0; at < chunk.text.size();) {
+        const std::size_t end = gpt2_piece_end(chunk.text, at);
+        made.pieces.push_back(chunk.text.substr(at, end - at));
+        at = end;
+      }
+    }
+    return made;
+  };
+  const Cut whole = cut(1 << 20);
+  std::string by_lines = part(files, 0.3, false);
+  EXPECT_GT(whole.lines, 1000);
+  EXPECT_LT(whole.lines, 0.75 * static_cast<double>(std::ranges::count(text + text, '\n')));
+  std::erase(by_lines, '\n');
+  std::string without_ends = whole.text;
+  std::erase(without_ends, '\n');
+  EXPECT_EQ(without_ends, by_lines);
+  for (const std::size_t chunk_bytes : {40U, 333U, 5000U}) {
+    const Cut found = cut(chunk_bytes);
+    EXPECT_EQ(found.text, whole.text) << chunk_bytes;
+    EXPECT_EQ(found.pieces, whole.pieces) << chunk_bytes;
+  }
+}
+
 class PreparedHoldout : public HoldoutTest {
  protected:
   PreparedHoldout() {

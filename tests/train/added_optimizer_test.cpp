@@ -115,8 +115,7 @@ TEST(AnAddedOptimizer, DoesNotGoOnFromAnotherAndIsRefusedByName) {
     (void)set_up(runs.request("run", steps("6")));
     FAIL() << "AdamW's moments were taken";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("optimizer.name: \"adamw\" when it was saved"),
-                                    HasSubstr("\"sign_momentum\" now")));
+    EXPECT_THAT(error.what(), HasSubstr("optimizer.name: \"adamw\" -> \"sign_momentum\""));
   }
   const Checkpoint checkpoint = Checkpoint::open(runs.path() / "run");
   const auto model = checkpoint.load_model(at::kCPU);
