@@ -4,9 +4,11 @@ that differ among them.
 usage: compare.py RUN.. [--csv FILE] [--sort COLUMN]
 
 RUN is a run directory, finished or in progress. Runs that differ in their seed only (and in names,
-places, log and checkpoints) are one row: the mean, the standard deviation over the seeds, and how
-many they are. The test perplexity is what `transnormer eval RUN` said of the best checkpoint, else
-of the last, which is said; it is blank where that was not asked yet.
+places, log, checkpoints, and in how the work is split and how long it may take) are one row: the
+mean, the standard deviation over the seeds, and how many they are. The test perplexity is what
+`transnormer eval RUN` said last of the best checkpoint (else of the last, which is said), of the
+run's own window where it said so; it is blank where that was not asked yet. Figures that were
+measured differently are named.
 """
 
 import argparse
@@ -19,8 +21,8 @@ import pathlib
 import statistics
 import sys
 
-from run_files import (RunError, complain, differing_keys, grouped, number, open_runs, parameters,
-                       read_lines, refuse)
+from eval_figures import tell_differences, test_line
+from run_files import RunError, differing_keys, grouped, number, open_runs, parameters, refuse
 
 # Column, heading, how a value is written. Higher is better for tokens_per_s alone.
 FIGURES = [
@@ -38,10 +40,9 @@ DESCENDING = {"tokens_per_s"}
 CSV_BEGIN = "run,runs,n,"
 
 
-def figures_of(run):
-    """By column; not-a-number where it is not known."""
+def figures_of(run, test):
+    """By column, with what eval said on the test split; not-a-number where it is not known."""
     best = run.best() or {}
-    test = test_line(run, best.get("step"))
     speeds = [speed for line in run.train if (speed := number(line.get("tokens_per_s"))) > 0]
     count = parameters(run.folder)
     return {
@@ -56,27 +57,14 @@ def figures_of(run):
     }
 
 
-def test_line(run, best_step):
-    """The latest answer of eval about the test split and the best checkpoint, else about the last,
-    which is told."""
-    file = run.folder / "evals.jsonl"
-    if not file.is_file():
-        return {}
-    lines = [line for line in read_lines(file) if line.get("split") == "test"]
-    for step in (best_step, run.steps()):
-        of_step = [line for line in lines if line.get("step") == step and step is not None]
-        if of_step:
-            if step != best_step:
-                complain(f"{run.name}: the test perplexity is that of step {step}, not of the best")
-            return of_step[-1]
-    return {}
-
-
 def rows_of(groups, settings):
-    """One a group: its label, its runs, the known values of each figure, the values of the settings."""
-    rows = []
+    """One a group: its label, its runs, the known values of each figure, the values of the settings.
+    Tells where the test figures among them are no equals."""
+    rows, tests = [], []
     for group in groups:
-        figures = [figures_of(run) for run in group.runs]
+        found = [test_line(run, (run.best() or {}).get("step")) for run in group.runs]
+        tests += [(run.name, test) for run, test in zip(group.runs, found)]
+        figures = [figures_of(run, test) for run, test in zip(group.runs, found)]
         rows.append({
             "run": group.label,
             "runs": [run.name for run in group.runs],
@@ -86,6 +74,7 @@ def rows_of(groups, settings):
             "settings": {key: joined(setting(run.config, key) for run in group.runs)
                          for key in settings},
         })
+    tell_differences(tests)
     return rows
 
 

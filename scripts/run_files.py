@@ -13,8 +13,15 @@ import sys
 import numpy as np
 
 SEED = "train.seed"
-# Keys that make no other experiment: names, places, what is shown and what is kept.
-IMMATERIAL = re.compile(r"run_name|data\.cache_dir|(log|checkpoint)\..*")
+# Keys that make no other experiment and that no figure depends on: names, places, what is shown, what
+# is kept, and the longest time of a start, where the steps made tell it. validation.every is none of
+# them: the best of more validations is better.
+IMMATERIAL = re.compile(r"run_name|data\.cache_dir|train\.max_hours|validation\.(prompts|batch_size)|"
+                        r"distributed\.timeout_s|(log|checkpoint)\..*")
+# Keys that make no other experiment, the results being the same to rounding, but another speed. Runs
+# that differ in them are of one group; that they do is shown. Gradients sent as bf16 are no such thing.
+SPEED = re.compile(r"train\.(threads|micro_batch_size|activation_checkpointing|deterministic)|"
+                   r"distributed\.(?!gradient_precision$).*")
 # Keys that name the alternative whose settings stand beside them.
 TAGS = {"attention", "name"}
 
@@ -75,7 +82,8 @@ class Run:
 
     def ended(self):
         """"done", "stopped", "diverged", "failed"; "" while it runs, and where it was killed."""
-        ends = {"done": "done", "interrupted": "stopped", "time_limit": "stopped", "diverged": "diverged", "failed": "failed"}
+        ends = {"done": "done", "interrupted": "stopped", "time_limit": "stopped",
+                "diverged": "diverged", "failed": "failed"}
         begins = ("started", "resumed")
         known = [line.get("event") for line in self.events if line.get("event") in (*ends, *begins)]
         return ends.get(known[-1], "") if known else ""
@@ -83,7 +91,7 @@ class Run:
 
 @dataclasses.dataclass
 class Group:
-    """Runs that differ in their seed only."""
+    """Runs of one experiment: they differ in their seed, and in what makes no other."""
     label: str
     runs: list
 
@@ -118,7 +126,7 @@ def grouped(runs):
     by_settings = {}
     for index, run in enumerate(runs):
         known = run.config is not None
-        by_settings.setdefault(settings_but_seed(run.config) if known else index, []).append(run)
+        by_settings.setdefault(experiment(run.config) if known else index, []).append(run)
     groups = [Group(label_of(members), members) for members in by_settings.values()]
     labels = [group.label for group in groups]
     for group in groups:
@@ -131,9 +139,10 @@ def grouped(runs):
     return groups
 
 
-def settings_but_seed(config):
-    return json.dumps({key: value for key, value in config.items()
-                       if key != SEED and not IMMATERIAL.fullmatch(key)}, sort_keys=True)
+def experiment(config):
+    """The settings that make it, but for the seed; equal where they are."""
+    return json.dumps({key: value for key, value in config.items() if key != SEED
+                       and not IMMATERIAL.fullmatch(key) and not SPEED.fullmatch(key)}, sort_keys=True)
 
 
 def label_of(runs):

@@ -175,6 +175,99 @@ class Runs(WithRuns):
         self.assertRegex(complained, "--sort speed: no column; one of run, n, ended, valid_loss")
 
 
+class TestFigures(WithRuns):
+    """Which line of evals.jsonl is taken, and what is told of it."""
+
+    OWN = {"data": {"tokens_per_sample": 64}, "validation": {"context_window": 8}}
+
+    def answer(self, perplexity, step=10, **others):
+        return {"step": step, "checkpoint": f"step-{step:08d}", "model_sha256": "now",
+                "weights": "raw", "split": "test", "text_digest": "0123456789abcdef",
+                "precision": "fp32", "word_perplexity": perplexity, "token_perplexity": perplexity,
+                "window": 64, "context_window": 8} | others
+
+    def run_with(self, name, *answers, lines=(valid(10, 3.0),), **settings):
+        return self.run_of(name, list(lines), answers, **self.OWN, **settings)
+
+    def save(self, folder, step, digest):
+        checkpoint = folder / f"checkpoints/step-{step:08d}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "manifest.json").write_text(json.dumps(
+            {"format": 1, "step": step, "files": {"model.safetensors": {"size": 1, "sha256": digest}}}))
+
+    def told(self, *words):
+        """(test word perplexity by run, stderr)."""
+        said, complained = self.compare(*words)
+        return {row["run"]: row.get("test word perplexity") for row in rows_of(said)}, complained
+
+    def test_are_of_the_trained_weights_of_one_checkpoint(self):
+        of_no_weights = self.answer(60.0)
+        del of_no_weights["weights"]
+        self.run_with("raw", self.answer(80.0), self.answer(70.0, weights="ema"),
+                      self.answer(50.0, checkpoint="average"))
+        self.run_with("older", self.answer(80.0), of_no_weights, model={"dim": 1})
+        self.run_with("ema", self.answer(70.0, weights="ema"), model={"dim": 2})
+        self.assertEqual(self.told("raw", "older", "ema"),
+                         ({"raw": "80.00", "older": "60.00", "ema": ""}, ""))
+
+    def test_are_the_newest_of_the_runs_own_window_where_there_are_such(self):
+        self.run_with("a", self.answer(90.0), self.answer(80.0), self.answer(70.0, window=512),
+                      self.answer(60.0, context_window=32))
+        self.assertEqual(self.told("a"), ({"a": "80.00"}, ""))
+        self.run_with("b", self.answer(70.0, window=512), self.answer(60.0, context_window=32))
+        self.assertEqual(self.told("b"), ({"b": "60.00"}, ""))
+
+    def test_that_were_measured_otherwise_are_told_by_run(self):
+        self.run_with("a", self.answer(90.0))
+        self.run_with("b", self.answer(80.0, window=512, context_window=0), model={"dim": 1})
+        self.run_with("c", self.answer(70.0, precision="bf16", text_digest="f" * 64),
+                      model={"dim": 2})
+        unshown = self.answer(None, precision="fp16")
+        self.run_with("d", unshown, model={"dim": 3})
+        self.run_with("e", model={"dim": 4})
+        figures, complained = self.told("a", "b", "c", "d", "e")
+        self.assertEqual(figures, {"a": "90.00", "b": "80.00", "c": "70.00", "d": "", "e": ""})
+        begin = "compare.py: the test perplexities are of different "
+        self.assertEqual(complained.split("\n")[:-1], [
+            begin + "windows: 64: a, c; 512: b",
+            begin + "context windows: 8: a, c; 0: b",
+            begin + "precisions: fp32: a, b; bf16: c",
+            begin + "texts or tokenizers (text_digest): 0123456789ab: a, b; ffffffffffff: c"])
+
+    def test_that_do_not_record_it_are_told_beside_those_that_do(self):
+        older = {key: value for key, value in self.answer(80.0).items() if key != "precision"}
+        self.run_with("a", self.answer(90.0))
+        self.run_with("b", older, train={"seed": 2})  # in one row, too
+        _, complained = self.told("a", "b")
+        self.assertEqual(complained, "compare.py: the test perplexities are of different precisions: "
+                                     "fp32: a; not recorded: b\n")
+
+    def test_from_before_a_rewind_are_left_out(self):
+        folder = self.run_with("a", self.answer(90.0, model_sha256="now"),
+                               self.answer(50.0, model_sha256="before"))
+        self.assertEqual(self.told("a"), ({"a": "50.00"}, ""))  # no checkpoint that says otherwise
+        self.save(folder, 10, "now")
+        self.assertEqual(self.told("a"), ({"a": "90.00"}, ""))
+
+    def test_that_are_all_from_before_a_rewind_are_told(self):
+        folder = self.run_with("a", self.answer(50.0, model_sha256="before"), self.answer(70.0, 20),
+                               lines=[valid(10, 3.0), valid(20, 3.5, best=False)])
+        self.save(folder, 10, "now")
+        self.save(folder, 20, "now")
+        self.assertEqual(self.told("a"), ({"a": "70.00"}, (
+            "compare.py: a: eval's answers about step 10 are of other weights than that checkpoint has "
+            "now, so they are left out; run eval again\n"
+            "compare.py: a: the test perplexity is that of step 20, not of the best\n")))
+
+    def test_are_there_beside_a_manifest_that_says_nothing(self):
+        folder = self.run_with("a", self.answer(90.0))
+        self.save(folder, 10, "now")
+        manifest = folder / "checkpoints/step-00000010/manifest.json"
+        for text in ("", "[]", '{"files": null}', '{"files": {}}'):
+            manifest.write_text(text)
+            self.assertEqual(self.told("a"), ({"a": "90.00"}, ""), text)
+
+
 class Seeds(WithRuns):
     def three(self):
         for seed, loss in ((1, 3.0), (2, 4.0), (3, 5.0)):
@@ -193,6 +286,38 @@ class Seeds(WithRuns):
             {"run": "other", "n": "1", "valid loss": "4.5000", "valid perplexity": "45.00",
              "best step": "10", "steps": "10", "ended": "unfinished", "model.dim": "16",
              "train.seed": "1"}])
+
+    def heads_beside(self, **settings):
+        """The columns of settings in the single row of two seeds, of which one has these settings."""
+        defaults = {"train": {"seed": 1, "max_hours": 0, "threads": 0, "micro_batch_size": 0},
+                    "validation": {"prompts": [], "batch_size": 0, "every": 10},
+                    "checkpoint": {"every": 10},
+                    "distributed": {"backend": "auto", "timeout_s": 600, "shard_optimizer": False,
+                                    "gradient_precision": "fp32"}}
+        number = len(list(self.folder.iterdir()))
+        pair = [f"{number}-{seed}" for seed in (1, 2)]
+        self.run_of(pair[0], [valid(10, 3.0)], **defaults)
+        other = {section: values | settings.get(section, {}) for section, values in defaults.items()}
+        self.run_of(pair[1], [valid(10, 4.0)], **other | {"train": other["train"] | {"seed": 2}})
+        rows = self.rows(*pair)
+        return len(rows), [head for head in rows[0] if "." in head and head != "train.seed"]
+
+    def test_are_a_row_whatever_makes_no_other_experiment(self):
+        self.assertEqual(self.heads_beside(
+            train={"max_hours": 2}, checkpoint={"every": 5}, distributed={"timeout_s": 60},
+            validation={"prompts": ["In the beginning"], "batch_size": 4}), (1, []))
+
+    def test_are_a_row_that_shows_what_their_speed_depends_on(self):
+        self.assertEqual(self.heads_beside(
+            train={"threads": 1, "micro_batch_size": 2},
+            distributed={"backend": "gloo", "shard_optimizer": True}),
+            (1, ["train.threads", "train.micro_batch_size", "distributed.backend",
+                 "distributed.shard_optimizer"]))
+
+    def test_are_two_rows_where_the_results_depend_on_it(self):
+        self.assertEqual(self.heads_beside(validation={"every": 5}), (2, ["validation.every"]))
+        self.assertEqual(self.heads_beside(distributed={"gradient_precision": "bf16"}),
+                         (2, ["distributed.gradient_precision"]))
 
     def test_without_a_figure_are_told_in_the_mean(self):
         self.run_of("a-1", [valid(10, 3.0)], train={"seed": 1})
