@@ -95,7 +95,8 @@ bool score_all(EvalInputs& inputs, dist::World& world, const EvalOptions& option
       results.finish();
       std::cout << std::flush;
     }
-    if (const auto file = record_of(scoring, options); file && world.is_first()) {
+    // Where nobody could read the answer, why is what finish() tells; nothing else comes between.
+    if (const auto file = record_of(scoring, options); file && world.is_first() && std::cout) {
       record(*file, scoring, options, *evaluation);
     }
   }
