@@ -54,9 +54,8 @@ ExitStatus run_average(const AverageRequest& request) {
 void add_average(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("average", "The mean of several checkpoints' weights");
   auto request = std::make_shared<AverageRequest>();
-  command
-      ->add_option("CHECKPOINT", request->checkpoints,
-                   "Checkpoints, or run directories (their best one)")
+  add_paths(*command, "CHECKPOINT", request->checkpoints,
+            "Checkpoints, or run directories (their best one)")
       ->required();
   add_integer(*command, "--last", request->last, {.min = 1},
               "Of the last so many checkpoints of one run directory");

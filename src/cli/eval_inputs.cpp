@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "cli/options.h"
+#include "config/names.h"
 #include "data/text_files.h"
+#include "data/text_input.h"
 #include "log/console.h"
 #include "ops/runtime/device.h"
 #include "util/error.h"
@@ -18,33 +20,40 @@ namespace {
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-constexpr const char* kStandardInput = "-";
-
-bool is_glob(const std::string& text) {
-  std::error_code none;
-  return !fs::exists(text, none) && text.find_first_of("*?[") != std::string::npos;
+void add_faults(const UserError& error, std::vector<std::string>& faults) {
+  faults.insert(faults.end(), error.faults().begin(), error.faults().end());
 }
 
-// What is no glob is opened when it is read, pipes too.
+// What is there by its very name is opened when it is read, pipes too.
+Names files_of(const std::string& text) {
+  std::error_code none;
+  if (text == kStandardInput || fs::exists(text, none)) {
+    return {text};
+  }
+  Names files;
+  for (const fs::path& file : find_text_files({text}, "--text")) {
+    files.push_back(file.string());
+  }
+  return files;
+}
+
 Names expand(const Names& texts) {
   Names files;
+  std::vector<std::string> faults;
   for (const std::string& text : texts) {
-    if (!is_glob(text)) {
-      files.push_back(text);
-      continue;
+    try {
+      std::ranges::move(files_of(text), std::back_inserter(files));
+    } catch (const UserError& error) {
+      add_faults(error, faults);
     }
-    for (const fs::path& file : find_text_files({text}, "--text")) {
-      files.push_back(file.string());
-    }
+  }
+  if (!faults.empty()) {
+    throw UserError(std::move(faults));
   }
   if (std::ranges::count(files, kStandardInput) > 1) {
     throw UserError("--text -: standard input can be read only once; name it once");
   }
   return files;
-}
-
-void add_faults(const UserError& error, std::vector<std::string>& faults) {
-  faults.insert(faults.end(), error.faults().begin(), error.faults().end());
 }
 
 // All that cannot be opened are told together.
@@ -65,15 +74,20 @@ std::vector<Checkpoint> open_all(const Names& paths, Weights weights) {
   return checkpoints;
 }
 
-// How line ends are coded follows from the tokenizer, which is the checkpoint's, where the config
-// of the text says nothing of it and is for one of another kind.
-void keep_line_end(const Config& trained, LoadedConfig& loaded) {
+// Line ends are coded as in training where the config of the text says nothing of them. Where it
+// says otherwise the model is asked for what it did not learn.
+void keep_line_end(const Checkpoint& checkpoint, LoadedConfig& loaded) {
+  const LineEnd trained = checkpoint.config().data.line_end;
+  LineEnd& line_end = loaded.config.data.line_end;
   const std::string& origin = loaded.origins.at("data.line_end");
-  const bool is_named = origin != "default" && origin != "tokenizer.type";
-  const bool was_bpe = trained.tokenizer.type == TokenizerType::bpe;
-  const bool is_bpe = loaded.config.tokenizer.type == TokenizerType::bpe;
-  if (!is_named && was_bpe != is_bpe) {
-    loaded.config.data.line_end = trained.data.line_end;
+  if (origin == "default" || origin == "tokenizer.type") {
+    line_end = trained;
+  } else if (line_end != trained) {
+    log::warn(std::string("data.line_end is \"") + name_of<LineEnd>(kLineEndNames, line_end) +
+              "\" (" + origin + "), but " + checkpoint.path().string() + " was trained with \"" +
+              name_of<LineEnd>(kLineEndNames, trained) +
+              "\": its figures are of a coding that it did not learn; leave the key out to score "
+              "it as it was trained");
   }
 }
 
@@ -84,7 +98,7 @@ LoadedConfig config_of(const EvalOptions& options, const Checkpoint& checkpoint)
   objective(trained.train.objective).require_model(trained.model);
   if (!options.data.empty()) {
     LoadedConfig loaded = load_config(options.data, options.sets);
-    keep_line_end(trained, loaded);
+    keep_line_end(checkpoint, loaded);
     return loaded;
   }
   LoadedConfig loaded =

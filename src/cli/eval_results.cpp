@@ -38,8 +38,10 @@ void print_json(const Json& answer) {
 }
 
 Json named_answer(const Result& result) {
-  Json answer = {{"checkpoint", result.name.checkpoint},
-                 {result.name.is_split ? "split" : "text", result.name.text}};
+  Json answer = {{"checkpoint", result.name.checkpoint}, {"text", result.name.text}};
+  if (result.name.is_split) {
+    answer["split"] = result.name.text;
+  }
   answer.update(*result.evaluation.answer);
   return answer;
 }

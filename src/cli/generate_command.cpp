@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "config/names.h"
 #include "data/text_input.h"
 #include "generate/generate.h"
 #include "log/console.h"
@@ -94,6 +95,15 @@ Subject open_subject(const GenerateRequest& request, at::Device device) {
           std::move(prompt),     std::move(prompt_ids), std::move(inputs)};
 }
 
+void warn_of_unlearned_end(const Subject& subject, const GenerateRequest& request) {
+  const LineEnd line_end = subject.checkpoint.config().data.line_end;
+  if (request.stop_at_eos && line_end != LineEnd::eos) {
+    log::warn(std::string("--stop-at-eos: the model was trained without end tokens "
+                          "(data.line_end \"") +
+              name_of<LineEnd>(kLineEndNames, line_end) + "\"), so texts go on to --max-tokens");
+  }
+}
+
 // One text, printed as it is made.
 void print_as_it_comes(const Subject& subject, const GenerateRequest& request) {
   Printer printer(*subject.tokenizer, request.no_prompt ? "" : subject.prompt, subject.prompt_ids);
@@ -111,7 +121,9 @@ void print_as_it_comes(const Subject& subject, const GenerateRequest& request) {
 
 std::vector<Sample> make_samples(const Subject& subject, const GenerateRequest& request) {
   std::vector<Sample> samples(static_cast<std::size_t>(request.samples));
-  (void)generate_texts(*subject.model, subject.inputs, request.generate, request.samples,
+  GenerateOptions options = request.generate;
+  options.should_stop = [] { return stop_requested().has_value(); };
+  (void)generate_texts(*subject.model, subject.inputs, options, request.samples,
                        [&](std::int64_t which, TokenId id) {
                          Sample& sample = samples[static_cast<std::size_t>(which)];
                          if (request.stop_at_eos && subject.tokenizer->end_id() == id) {
@@ -131,6 +143,9 @@ std::string text_of(const Subject& subject, const Sample& sample) {
 void print_samples(const Subject& subject, const GenerateRequest& request,
                    const std::vector<Sample>& samples) {
   for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (stop_requested() && samples[i].ids.empty() && !samples[i].stopped) {
+      break;  // it did not begin, nor did those behind it
+    }
     std::cout << (i == 0 ? "" : "\n") << "--- sample " << i + 1 << " of " << samples.size()
               << (samples[i].stopped ? ", ended" : "") << " ---\n"
               << (request.no_prompt ? "" : subject.prompt) << text_of(subject, samples[i]) << '\n';
@@ -170,6 +185,7 @@ ExitStatus run_generate(GenerateRequest request) {
   if (const auto warning = slow_precision(precision, device)) {
     log::warn(*warning);
   }
+  warn_of_unlearned_end(subject, request);
   install_signal_handlers();
   if (request.samples == 1 && !request.json) {
     print_as_it_comes(subject, request);

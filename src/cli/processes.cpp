@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <string>
 
 #include "cli/options.h"
 #include "cli/outcome.h"
+#include "data/text_input.h"
 #include "dist/launch.h"
 #include "dist/local_processes.h"
 #include "log/console.h"
@@ -53,9 +53,7 @@ void silence_engine() {
 
 // Several processes cannot read from one pipe.
 void require_file(const std::string& path) {
-  std::error_code none;
-  if (path == "-" ||
-      (std::filesystem::exists(path, none) && std::filesystem::is_other(path, none))) {
+  if (is_read_once(path)) {
     throw UserError(path +
                     ": is no regular file, and only one of several processes could read it; give "
                     "it as a file");

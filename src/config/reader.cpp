@@ -12,6 +12,7 @@
 #include "config/listing.h"
 #include "util/error.h"
 #include "util/home.h"
+#include "util/standard_input.h"
 #include "util/units.h"
 
 namespace transnormer {
@@ -19,8 +20,7 @@ namespace {
 
 using Kind = JsonNode::Kind;
 
-constexpr std::int64_t kMostUnknown = 20;         // keys of a section that are told one by one
-constexpr std::string_view kStandardInput = "-";  // in the place of a text's path
+constexpr std::int64_t kMostUnknown = 20;  // keys of a section that are told one by one
 constexpr const char* kNoHome =
     "a path that does not start at \"~\", as no home directory is known";
 constexpr std::size_t kMostPaths = 100'000;  // of one key; a glob names more

@@ -88,7 +88,7 @@ std::vector<fs::path> expand(const std::string& entry, const std::string& key) {
   if (fs::is_regular_file(status)) {
     return {name};
   }
-  if (is_read_once(name)) {
+  if (fs::is_fifo(status)) {
     fail_read_once(key, name);
   }
   if (fs::exists(status)) {

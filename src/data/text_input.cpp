@@ -36,7 +36,7 @@ std::string text_name(const std::filesystem::path& path) {
 bool is_read_once(const std::filesystem::path& path) {
   std::error_code unknown;
   const std::filesystem::file_status status = std::filesystem::status(path, unknown);
-  return path == kStandardInput || std::filesystem::is_fifo(status);
+  return path == kStandardInput || std::filesystem::is_other(status);
 }
 
 TextInput::TextInput(const std::filesystem::path& path) : path_(path) {

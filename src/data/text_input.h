@@ -10,15 +10,14 @@
 #include <string_view>
 
 #include "util/compression.h"
+#include "util/standard_input.h"
 
 namespace transnormer {
 
-// As a path, this is standard input (a file of that name: "./-").
-inline constexpr std::string_view kStandardInput = "-";
 // What a text goes by in messages.
 [[nodiscard]] std::string text_name(const std::filesystem::path& path);
 
-// Whether it can be read once only: standard input or a pipe.
+// Whether it can be read once only: standard input, a pipe, a terminal.
 [[nodiscard]] bool is_read_once(const std::filesystem::path& path);
 
 // Texts that gzip, xz or zstd wrote are told by how they begin, whatever their name, and read as

@@ -192,6 +192,9 @@ std::vector<std::vector<TokenId>> generate_texts(TransNormer& model,
   const std::int64_t together =
       texts > 1 && can_repeat(model.make_state(1)) ? kTextsTogether : std::int64_t{1};
   for (std::int64_t first = 0; first < texts; first += together) {
+    if (options.should_stop && options.should_stop()) {
+      break;
+    }
     std::vector<Text> group;
     for (std::int64_t i = first; i < std::min(first + together, texts); ++i) {
       SamplingOptions sampling = options.sampling;

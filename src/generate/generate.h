@@ -30,6 +30,9 @@ struct GenerateOptions {
   std::int64_t prompt_chunk = 512;  // prompt tokens a pass; does not change the result
   // Called as each is chosen; false ends the text there.
   std::function<bool(TokenId)> on_token = nullptr;
+  // Asked before the prompt is read for texts that are decoded together; from the first yes on,
+  // texts stay empty.
+  std::function<bool()> should_stop = nullptr;
 };
 
 // Texts that are decoded together at most.

@@ -20,6 +20,23 @@
 namespace transnormer {
 namespace {
 
+// How many line ends the tokens of a text code: one a line, also where a file's last one lacks it;
+// where they are kept, those that are there.
+std::int64_t coded_line_ends(const PreparedSplit& text, LineEnd line_end,
+                             const Tokenizer& tokenizer) {
+  if (line_end != LineEnd::keep) {
+    return line_end == LineEnd::eos ? text.counts.lines : 0;
+  }
+  std::vector<std::int64_t> of_token(static_cast<std::size_t>(tokenizer.size()));
+  for (TokenId id = 0; id < tokenizer.size(); ++id) {
+    of_token[static_cast<std::size_t>(id)] = std::ranges::count(tokenizer.decode({&id, 1}), '\n');
+  }
+  std::int64_t count = 0;
+  text.stream.for_each(
+      [&](TokenId token) { count += of_token.at(static_cast<std::size_t>(token)); });
+  return count;
+}
+
 // Lines {"index", "id", "piece", "nll"} in stream order. The file appears when all are there.
 class PerTokenFile {
  public:
@@ -52,12 +69,13 @@ struct Figures {
   EvaluateResult result;
   SplitCounts counts;
   double unigram_perplexity = 0;
-  bool line_ends = false;  // coded, one a line
+  std::int64_t line_ends = 0;  // that are coded
+  LineEnd line_end = LineEnd::eos;
   std::int64_t window = 0;
   std::int64_t context_window = 0;
 
   [[nodiscard]] double word_perplexity() const {
-    const std::int64_t units = counts.words + (line_ends ? counts.lines : 0);
+    const std::int64_t units = counts.words + line_ends;
     return std::exp(result.nll_sum / static_cast<double>(units));
   }
   // A code length of the bytes only where the tokens tell what they were.
@@ -70,7 +88,7 @@ struct Figures {
     return "windows of " + std::to_string(window) + " tokens that advance by " +
            std::to_string(window - context_window) +
            ", positions start anew in each; every token is scored once, " +
-           (line_ends ? "line ends too" : "line ends are not coded");
+           (line_end == LineEnd::none ? "line ends are not coded" : "line ends too");
   }
 };
 
@@ -97,13 +115,14 @@ std::vector<Evaluation::Row> table_of(const Figures& figures) {
   const EvaluateResult& result = figures.result;
   const SplitCounts& counts = figures.counts;
   const bool readable = counts.unreadable == Unreadable::no;
+  const bool has_line_ends = figures.line_end != LineEnd::none;
   return {
       {"token perplexity", format_fixed(std::exp(result.nll()), 3), "exp of the loss a token"},
       {"loss", format_fixed(result.nll(), 4),
        "nats a token, standard error " + format_fixed(result.nll_stderr(), 4)},
       {"word perplexity", format_fixed(figures.word_perplexity(), 3),
        "over " + format_count(counts.words) + " words" +
-           (figures.line_ends ? " and " + format_count(counts.lines) + " line ends" : "")},
+           (has_line_ends ? " and " + format_count(figures.line_ends) + " line ends" : "")},
       {"bits a byte", readable ? format_fixed(figures.bits_per_byte(), 4) : "-",
        readable ? "over " + format_count(counts.bytes) + " bytes"
                 : std::string("not defined: ") + describe(counts.unreadable)},
@@ -127,7 +146,7 @@ std::vector<Evaluation::Figure> columns_of(const Figures& figures, const std::st
            result.nll(), digest},
           {"token perplexity", format_fixed(token_perplexity, 3), token_perplexity, digest},
           {"word perplexity", format_fixed(word_perplexity, 3), word_perplexity,
-           text + (figures.line_ends ? ", line ends too" : "")},
+           text + ", " + format_count(figures.line_ends) + " line ends"},
           {"bits a byte", readable ? format_fixed(bits, 4) : "-", bits, readable ? text : ""}};
 }
 
@@ -168,7 +187,8 @@ class CausalEvaluator : public Evaluator {
     }
     figures.counts = text_.counts;
     figures.unigram_perplexity = std::exp(unigram_nll(text_.stream, request_.token_counts));
-    figures.line_ends = request_.config.data.line_end != LineEnd::none;
+    figures.line_end = request_.config.data.line_end;
+    figures.line_ends = coded_line_ends(text_, figures.line_end, *request_.tokenizer);
     figures.window = window_;
     figures.context_window = context_window_;
     return Evaluation{std::make_shared<nlohmann::ordered_json>(answer_of(figures)),

@@ -1,23 +1,14 @@
 #include "task/evaluation_texts.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "config/load.h"
+#include "data/text_input.h"
 #include "util/error.h"
 
 namespace transnormer {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A pipe can be read once.
-bool is_read_once(const std::string& text) {
-  std::error_code none;
-  return text == "-" || (fs::exists(text, none) && fs::is_other(text, none));
-}
 
 std::string key_of(const EvaluationRequest& request) {
   nlohmann::json key = {{"tokenizer", request.tokenizer->digest()}};
@@ -51,13 +42,31 @@ PreparedSplit EvaluationTexts::of(const EvaluationRequest& request) {
     return found->second;
   }
   if (is_read_once(request.text)) {
-    if (!read_once_.insert(request.text).second) {
-      throw UserError("--text " + request.text +
-                      ": can be read only once, and these checkpoints have several tokenizers; "
-                      "give the text as a file");
-    }
+    note_read_once(request);
   }
   return texts_.emplace(key, requested_text(request)).first->second;
+}
+
+void EvaluationTexts::note_read_once(const EvaluationRequest& request) {
+  const DataConfig& data = request.config.data;
+  const Reading now{request.tokenizer->digest(), data.line_end, data.strip_cr};
+  const auto [place, is_first] = read_once_.try_emplace(request.text, now);
+  if (is_first) {
+    return;
+  }
+  const Reading& before = place->second;
+  std::string differ;
+  for (const auto& [differs, name] :
+       {std::pair(now.tokenizer != before.tokenizer, "tokenizer"),
+        std::pair(now.line_end != before.line_end, "data.line_end"),
+        std::pair(now.strip_cr != before.strip_cr, "data.strip_cr")}) {
+    if (differs) {
+      differ += (differ.empty() ? "" : ", ") + std::string(name);
+    }
+  }
+  throw UserError("--text " + request.text +
+                  ": can be read only once, and these checkpoints read it in several ways (" +
+                  differ + "); give the text as a file");
 }
 
 }  // namespace transnormer

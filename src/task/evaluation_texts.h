@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 
 #include "data/prepare.h"
@@ -20,8 +19,15 @@ class EvaluationTexts {
   [[nodiscard]] PreparedSplit of(const EvaluationRequest& request);
 
  private:
+  struct Reading {
+    std::string tokenizer;  // its digest
+    LineEnd line_end;
+    bool strip_cr;
+  };
+  void note_read_once(const EvaluationRequest& request);
+
   std::map<std::string, PreparedSplit> texts_;  // by what they are made of
-  std::set<std::string> read_once_;             // pipes that were read
+  std::map<std::string, Reading> read_once_;    // how each pipe was read
 };
 
 }  // namespace transnormer

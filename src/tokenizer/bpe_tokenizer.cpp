@@ -138,7 +138,7 @@ std::unique_ptr<StreamDecoder> BpeTokenizer::stream_decoder() const {
 }
 
 std::string BpeTokenizer::piece(TokenId id) const {
-  return well_formed(token(id).bytes);
+  return token(id).spelling;
 }
 
 }  // namespace transnormer

@@ -155,6 +155,7 @@ class Average(unittest.TestCase):
         self.refuse("average", "--last", "2", "run", first, "--out", "no", words=["--last", "2 paths"])
         self.refuse("average", "--last", "2", first, "--out", "no", words=["--last", "no run"])
         self.refuse("average", first, words=["--out"])
+        self.refuse("average", first, "", "--out", "no", words=["the name is empty"])
         self.refuse("average", first, "nowhere", "--out", "no", words=["nowhere"])
 
     def test_weights_that_are_not_finite_are_refused(self):

@@ -55,9 +55,9 @@ TEST_F(BytePairs, AreTrainedStoredEvaluatedAndContinued) {
   EXPECT_EQ(score.at("words"), 5);
   EXPECT_NEAR(score.at("bits_per_byte").get<double>(),
               nll / std::log(2.0) / static_cast<double>(kText.size()), 1e-6);
-  // Five words and the ends of seven lines.
-  EXPECT_NEAR(score.at("word_perplexity").get<double>(), std::exp(nll / 12),
-              1e-4 * std::exp(nll / 12));
+  // Five words and the six line ends that are there: the last line has none.
+  EXPECT_NEAR(score.at("word_perplexity").get<double>(), std::exp(nll / 11),
+              1e-4 * std::exp(nll / 11));
   EXPECT_THAT(score.at("protocol").get<std::string>(), HasSubstr("line ends too"));
 
   // A config of the text that says nothing of line ends changes nothing.
@@ -71,6 +71,12 @@ TEST_F(BytePairs, AreTrainedStoredEvaluatedAndContinued) {
       text_of({"generate", "run", "--prompt", "the\n\n sat", "--max-tokens", "30", "--seed", "3"});
   EXPECT_TRUE(made.starts_with("the\n\n sat"));
   EXPECT_GT(made.size(), 20U);
+  const Outcome endless =
+      workspace_.run({"generate", "run", "--samples", "3", "--max-tokens", "2", "--stop-at-eos"});
+  EXPECT_THAT(lines_of(endless.err),
+              testing::Contains(HasSubstr("--stop-at-eos: the model was trained without end tokens "
+                                          "(data.line_end \"keep\")"))
+                  .Times(1));
 }
 
 TEST_F(BytePairs, AreTheSameTokenizerInAnotherFile) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/workspace.h"
@@ -45,6 +46,14 @@ class EvalCommand : public TrainedRun {
       }
     }
     return lines;
+  }
+  // A run `open` whose model learned no line ends, with the tokenizer of `run`.
+  static void train_without_line_ends() {
+    if (!fs::exists(workspace() / "open")) {
+      const Outcome outcome = workspace().run(
+          {"train", "tiny.json", "--run-dir", "open", "--set", "data.line_end=none"});
+      ASSERT_EQ(outcome.status, 0) << outcome.err;
+    }
   }
   static std::string place(const std::string& name) {
     return fs::canonical(workspace() / name)
@@ -96,7 +105,40 @@ TEST_F(EvalCommand, AGlobIsItsFilesAndOneOfEachIsThePlainAnswer) {
   EXPECT_EQ(results[0].at("text"), "texts/a.txt");
   EXPECT_EQ(results[1].at("text"), "texts/b.txt");
   EXPECT_EQ(answer({"run", "--text", "texts/a*"}), answer({"run", "--text", "texts/a.txt"}));
-  expect_refused(workspace(), {"eval", "run", "--text", "texts/*.csv"}, {"no file matches"});
+  expect_refused(
+      workspace(),
+      {"eval", "run", "--text", "texts/*.csv", "--text", "texts/a.txt", "--text", "gone"},
+      {"no file matches", "gone: there is no such file"});
+  workspace().write("texts [1]/c.txt", "the river sang\n");
+  workspace().write("texts [1]/d.txt", "at dawn .\n");
+  const json escaped = answer({"run", "--text", R"(texts \[1\]/*.txt)"}).at("results");
+  ASSERT_EQ(escaped.size(), 2U);
+  EXPECT_EQ(escaped[1].at("text"), "texts [1]/d.txt");
+  EXPECT_EQ(answer({"run", "--text", R"(texts \[1\]/d.txt)"}),
+            answer({"run", "--text", "texts/a.txt"}));
+}
+
+TEST_F(EvalCommand, ASplitIsATextByItsName) {
+  for (const json& result : answer({kFirst, kSecond, "--split", "valid"}).at("results")) {
+    EXPECT_EQ(result.at("text"), "valid");
+    EXPECT_EQ(result.at("split"), "valid");
+  }
+  for (const json& result : answer({kFirst, kSecond, "--text", "test.txt"}).at("results")) {
+    EXPECT_FALSE(result.contains("split"));
+  }
+}
+
+TEST_F(EvalCommand, LineEndsOfAnotherConfigAreCodedAsInTraining) {
+  train_without_line_ends();
+  const Outcome silent = eval({"open", "--data", "tiny.json", "--json"});
+  EXPECT_EQ(json::parse(silent.out), answer({"open"}));
+  EXPECT_THAT(silent.err, Not(HasSubstr("data.line_end")));
+  workspace().write("ends.json", R"({"include": "tiny.json", "data": {"line_end": "eos"}})");
+  const Outcome other = eval({"open", "--data", "ends.json", "--json"});
+  EXPECT_NE(json::parse(other.out), json::parse(silent.out));
+  EXPECT_THAT(other.err, AllOf(HasSubstr("data.line_end is \"eos\" (ends.json), but "),
+                               HasSubstr("was trained with \"none\"")));
+  EXPECT_THAT(eval({"run", "--data", "ends.json"}).err, Not(HasSubstr("data.line_end")));
 }
 
 TEST_F(EvalCommand, StandardInputIsATextOnce) {
@@ -110,22 +152,26 @@ TEST_F(EvalCommand, StandardInputIsATextOnce) {
   expect_refused(workspace(), {"eval", "run", "--text", "-", "--nproc", "2"}, {"as a file"}, text);
 }
 
-TEST_F(EvalCommand, APipeForTwoTokenizersIsRefused) {
+TEST_F(EvalCommand, APipeThatIsReadInSeveralWaysIsRefused) {
   workspace().write("another.txt", workspace().read("train.txt") + "dusk fell\n");
   ASSERT_EQ(workspace()
                 .run({"train", "tiny.json", "--run-dir", "another", "--set",
                       "data.train=[\"another.txt\"]", "--set", "train.steps=1"})
                 .status,
             0);
-  ASSERT_EQ(::mkfifo((workspace() / "pipe").c_str(), 0600), 0);
-  std::thread writer(
-      [path = workspace() / "pipe"] { workspace().write("pipe", "the river sang\n"); });
-  const Outcome outcome = workspace().run({"eval", "run", "another", "--text", "pipe"});
-  writer.join();
-  fs::remove(workspace() / "pipe");
-  EXPECT_EQ(outcome.status, 2);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, HasSubstr("several tokenizers"));
+  train_without_line_ends();
+  const std::vector<std::pair<std::string, std::string>> reasons{
+      {"another", "in several ways (tokenizer);"}, {"open", "in several ways (data.line_end);"}};
+  for (const auto& [other, reason] : reasons) {
+    ASSERT_EQ(::mkfifo((workspace() / "pipe").c_str(), 0600), 0);
+    std::thread writer([] { workspace().write("pipe", "the river sang\n"); });
+    const Outcome outcome = workspace().run({"eval", "run", other, "--text", "pipe"});
+    writer.join();
+    fs::remove(workspace() / "pipe");
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(reason));
+  }
 }
 
 TEST_F(EvalCommand, ABadFifthCheckpointIsToldBeforeTheFirstIsScored) {

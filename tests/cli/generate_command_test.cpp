@@ -67,6 +67,13 @@ TEST_F(GenerateCommand, JsonTellsWhatWasAskedAndWhatWasMade) {
   }
 }
 
+TEST_F(GenerateCommand, OfAModelThatLearnedEndTokensStopsAtThemWithoutAWarning) {
+  const Outcome outcome =
+      workspace().run({"generate", "run", "--max-tokens", "5", "--stop-at-eos"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("--stop-at-eos")));
+}
+
 TEST_F(GenerateCommand, PeopleSeeSamplesApart) {
   const std::string text = text_of(with(kAsked, {"--samples", "2"}));
   EXPECT_THAT(text, testing::StartsWith("--- sample 1 of 2 ---\nthe river"));

@@ -70,7 +70,11 @@ TEST_F(TextInputTest, ReadsPipesCompressedOnesToo) {
   const auto pipe = dir_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_TRUE(is_read_once(pipe));
+  EXPECT_TRUE(is_read_once("-"));
+  EXPECT_TRUE(is_read_once("/dev/null"));
   EXPECT_FALSE(is_read_once(file("a", "")));
+  EXPECT_FALSE(is_read_once(dir_.path()));
+  EXPECT_FALSE(is_read_once(dir_ / "none"));
   for (const Compression kind :
        {Compression::none, Compression::gzip, Compression::xz, Compression::zstd}) {
     std::jthread writer([&] { feed(pipe, test::compressed(kind, "one\ntwo\n")); });

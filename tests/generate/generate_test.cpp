@@ -250,6 +250,19 @@ TEST(Generate, ATextThatHasEndedLeavesTheOthersAsTheyAre) {
   }
 }
 
+TEST(Generate, NoTextBeginsOnceItShouldStop) {
+  const auto model = models().front();
+  GenerateOptions options{.max_tokens = 3};
+  int asked = 0;
+  options.should_stop = [&asked] { return ++asked > 1; };
+  const auto texts = generate_texts(*model, kInputs, options, 3 * kTextsTogether);
+  EXPECT_EQ(asked, 2);
+  ASSERT_EQ(std::ssize(texts), 3 * kTextsTogether);
+  for (std::int64_t i = 0; i < std::ssize(texts); ++i) {
+    EXPECT_EQ(texts[static_cast<std::size_t>(i)].size(), i < kTextsTogether ? 3U : 0U) << i;
+  }
+}
+
 TEST(Generate, TheRepetitionPenaltyIsThatOfAPlainLoop) {
   const auto model = models().front();
   GenerateOptions options{.max_tokens = 30};

@@ -37,7 +37,7 @@ TEST(BpeTokenizer, KnowsTheVocabularyOfGpt2) {
   EXPECT_EQ(tokenizer->end_id(), 50256);
   EXPECT_THAT(encoded(*tokenizer, "Hello world, it's\n\n 2024!  \u732B"),
               ElementsAre(15496, 995, 11, 340, 338, 628, 48609, 0, 220, 13328, 234, 104));
-  EXPECT_EQ(tokenizer->piece(262), " the");
+  EXPECT_EQ(tokenizer->piece(262), "\u0120the");
 }
 
 TEST(BpeTokenizer, CodesEveryByteAndGivesItBack) {
@@ -74,11 +74,12 @@ TEST(BpeTokenizer, AppendsTheEndTokenAndTakesItsNameForText) {
   EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{9999}), "\n");
 }
 
-TEST(BpeTokenizer, NamesATokenByItself) {
+TEST(BpeTokenizer, NamesATokenAsItsVocabularySpellsIt) {
   const auto tokenizer = test::small_bpe();
-  EXPECT_EQ(tokenizer->piece(encoded(*tokenizer, " the").at(0)), " the");
-  EXPECT_EQ(tokenizer->piece(encoded(*tokenizer, "\n").at(0)), "\n");
-  EXPECT_EQ(tokenizer->piece(encoded(*tokenizer, "\xFF").at(0)), "\uFFFD");
+  EXPECT_EQ(tokenizer->piece(encoded(*tokenizer, " the").at(0)), "\u0120the");
+  EXPECT_EQ(tokenizer->piece(encoded(*tokenizer, "\n").at(0)), "\u010A");
+  EXPECT_EQ(tokenizer->piece(encoded(*tokenizer, "\xFF").at(0)), "\u00FF");
+  EXPECT_EQ(tokenizer->piece(encoded(*tokenizer, "\x80").at(0)), "\u0122");
   EXPECT_EQ(tokenizer->piece(756), "<|endoftext|>");
 }
 
