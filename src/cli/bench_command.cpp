@@ -157,7 +157,7 @@ BenchPlan make_plan(const BenchRequest& request) {
   plan.options.activation_checkpointing = config.train.activation_checkpointing;
   ops::configure_threads(config.train.threads, config.train.deterministic);
 
-  const KnownData known = known_data(config);
+  const KnownData known = known_data(loaded);
   const std::int64_t vocab_size = model_size(config, known.tokenizer.get()).vocab_size;
   const std::int64_t batch_size =
       request.batch_size.value_or(config.train.resolved_micro_batch_size());
