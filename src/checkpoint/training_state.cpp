@@ -53,6 +53,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("validation_context_window", state.validation_context_window);
   visit("validation_tokens", state.validation_tokens);
   visit("tokenizer_digest", state.tokenizer_digest);
+  visit("initial_weights_digest", state.initial_weights_digest);
 }
 
 template <typename Value>

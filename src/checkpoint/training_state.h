@@ -59,6 +59,7 @@ struct TrainingState {
   std::int64_t validation_context_window = -1;  // and with; -1: not known
   std::int64_t validation_tokens = 0;           // the first so many of it; 0: all
   std::string tokenizer_digest;
+  std::string initial_weights_digest;  // SHA-256 of what it began with (train.init_from); or empty
 };
 
 // Numbers come back bit for bit; what is not finite is written as null and read as not-a-number.

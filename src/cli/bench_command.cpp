@@ -158,7 +158,7 @@ BenchPlan make_plan(const BenchRequest& request) {
   plan.options.activation_checkpointing = config.train.activation_checkpointing;
   ops::configure_threads(config.train.threads, config.train.deterministic);
 
-  const KnownData known = known_data(config);
+  const KnownData known = known_data(loaded);
   const ModelSize size = model_size(config, known.tokenizer.get());
   const std::int64_t batch_size = request.batch_size
                                       ? *request.batch_size

@@ -227,9 +227,10 @@ void print_report(const ModelReport& report, const Config& config) {
 }
 
 void inspect_config(const InspectRequest& request) {
-  const Config config =
-      reported(load_config(request.path, request.sets), ConfigReader::inspect).config;
-  const KnownData known = known_data(config);
+  const LoadedConfig loaded =
+      reported(load_config(request.path, request.sets), ConfigReader::inspect);
+  const Config& config = loaded.config;
+  const KnownData known = known_data(loaded);
   const ModelReport report = report_on(config, model_size(config, known.tokenizer.get()));
   const std::optional<RunLength> length = run_length(config, known);
   if (!request.json) {

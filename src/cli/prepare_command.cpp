@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "config/load.h"
 #include "data/prepare.h"
+#include "log/console.h"
 #include "train/initial_weights.h"
 #include "util/signal.h"
 #include "util/units.h"
@@ -74,16 +75,27 @@ void print_json(const PreparedData& data) {
   std::cout << answer.dump() << '\n';
 }
 
+void report(const CodingTaken& taken) {
+  for (const std::string& line : taken.told) {
+    log::info(line);
+  }
+  for (const std::string& line : taken.warnings) {
+    log::warn(line);
+  }
+}
+
 ExitStatus run_prepare(const PrepareRequest& request) {
   install_signal_handlers();
-  const LoadedConfig loaded =
-      reported(load_config(request.config, request.sets), ConfigReader::prepare);
+  LoadedConfig loaded = reported(load_config(request.config, request.sets), ConfigReader::prepare);
   const DataConfig& text = loaded.config.data;
   if (text.train.empty() && text.valid.empty() && text.test.empty()) {
     throw UserError(request.config +
                     ": names no text to prepare; set data.train, data.valid or data.test");
   }
   const std::optional<Checkpoint> initial = open_initial_weights(loaded.config);
+  if (initial) {
+    report(take_coding(*initial, loaded));
+  }
   const PreparedData data = initial
                                 ? prepare_data(loaded.config, tokenizer_of(*initial, loaded.config))
                                 : prepare_data(loaded.config);

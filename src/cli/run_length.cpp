@@ -5,6 +5,7 @@
 
 #include "data/prepare.h"
 #include "train/ending.h"
+#include "train/initial_weights.h"
 #include "util/units.h"
 
 namespace transnormer::cli {
@@ -19,15 +20,27 @@ std::optional<std::int64_t> updates_of(const Config& config, const KnownData& kn
   return config.train.steps > 0 ? std::optional(config.train.steps) : std::nullopt;
 }
 
+PreparedData find_data(LoadedConfig& loaded) {
+  const std::optional<Checkpoint> initial = open_initial_weights(loaded.config);
+  if (!initial) {
+    return find_prepared(loaded.config);
+  }
+  (void)take_coding(*initial, loaded);  // whoever prepares the text is told
+  return find_prepared(loaded.config, tokenizer_of(*initial, loaded.config));
+}
+
 }  // namespace
 
-KnownData known_data(const Config& config) {
+KnownData known_data(LoadedConfig loaded) {
+  const Config& config = loaded.config;
   const TokenizerConfig& tokenizer = config.tokenizer;
+  const bool has_initial = !config.train.init_from.empty();
   std::error_code none;
   // A size that is written down serves where the file is not there.
   const bool needs_vocabulary =
       config.model.vocab_size == 0 &&
-      (tokenizer.vocab_size == 0 || std::filesystem::exists(tokenizer.path, none));
+      (tokenizer.vocab_size == 0 || (has_initial && tokenizer.path.empty()) ||
+       std::filesystem::exists(tokenizer.path, none));
   if (!needs_vocabulary && config.train.max_epochs == 0) {
     return {};
   }
@@ -35,7 +48,10 @@ KnownData known_data(const Config& config) {
       !std::filesystem::exists(tokenizer.path, none)) {
     return {};
   }
-  const PreparedData data = find_prepared(config);
+  if (!needs_vocabulary && has_initial && !std::filesystem::exists(config.train.init_from, none)) {
+    return {};
+  }
+  const PreparedData data = find_data(loaded);
   KnownData known{.tokenizer = needs_vocabulary ? data.tokenizer : nullptr, .train_tokens = {}};
   if (const std::optional<PreparedSplit>& split = data.find(Split::train)) {
     known.train_tokens = split->counts.tokens;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "config/load.h"
 #include "tokenizer/tokenizer.h"
 
 namespace transnormer::cli {
@@ -19,8 +20,9 @@ struct KnownData {
 };
 
 // Looked for only where the config needs it: where it tells neither vocabulary nor number of
-// updates by itself.
-[[nodiscard]] KnownData known_data(const Config& config);
+// updates by itself. With train.init_from tokenizer and coding of the text are those of that
+// checkpoint, as where the text is prepared. Throws UserError.
+[[nodiscard]] KnownData known_data(LoadedConfig loaded);
 
 struct RunLength {
   std::int64_t updates = 0;

@@ -134,7 +134,7 @@ std::filesystem::path directory_of(const TrainOptions& options, const std::optio
 
 TrainRequest make_request(const TrainOptions& options) {
   const std::optional<NamedRun> run = named_run(options.config);
-  if (run && std::filesystem::is_directory(options.config)) {
+  if (run) {
     require_own_directory(options, *run);
   }
   TrainRequest request{.loaded = load(options, run)};

@@ -31,13 +31,14 @@ Reads reads_of(ConfigReader reader) {
       return {"inspect",
               {"model.", "data.", "tokenizer.", "optimizer.", "train.steps", "train.max_epochs",
                "train.global_batch_size", "train.micro_batch_size", "train.precision",
-               "train.activation_checkpointing", "train.objective", "train.threads"}};
+               "train.activation_checkpointing", "train.objective", "train.threads",
+               "train.init_from"}};
     case ConfigReader::bench:
       return {"bench",
               {"model.", "data.", "tokenizer.", "optimizer.", "train.steps", "train.max_epochs",
                "train.global_batch_size", "train.micro_batch_size", "train.precision",
                "train.activation_checkpointing", "train.objective", "train.threads",
-               "train.deterministic", "train.device", "train.seed"}};
+               "train.deterministic", "train.device", "train.seed", "train.init_from"}};
     case ConfigReader::all:
       break;
   }

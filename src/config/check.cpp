@@ -133,7 +133,7 @@ class Checker {
             {"data.line_end", "tokenizer.type"},
             "\"keep\" needs tokenizer.type \"bpe\"; expected \"eos\" or \"none\" with \"" +
                 std::string(name_of<TokenizerType>(kTokenizerNames, t.type)) + '"');
-    if (!t.path.empty()) {
+    if (!t.path.empty() || !c_.train.init_from.empty()) {
       return;  // the other settings do not act
     }
     constexpr std::int64_t kSmallest = 5;  // four specials and a word

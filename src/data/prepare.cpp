@@ -222,9 +222,11 @@ PreparedData prepare_data(const Config& config, std::shared_ptr<const Tokenizer>
   return prepare_splits(config, std::move(tokenizer), options, digests);
 }
 
-PreparedData find_prepared(const Config& config) {
-  FileDigests digests(config.data.cache_dir);
-  PreparedData data{find_tokenizer(config, digests), {}};
+namespace {
+
+PreparedData find_splits(const Config& config, std::shared_ptr<const Tokenizer> tokenizer,
+                         FileDigests& digests) {
+  PreparedData data{std::move(tokenizer), {}};
   if (data.tokenizer == nullptr) {
     return data;
   }
@@ -235,6 +237,18 @@ PreparedData find_prepared(const Config& config) {
   } catch (const UserError&) {
     return data;  // whoever prepares the text is told
   }
+}
+
+}  // namespace
+
+PreparedData find_prepared(const Config& config) {
+  FileDigests digests(config.data.cache_dir);
+  return find_splits(config, find_tokenizer(config, digests), digests);
+}
+
+PreparedData find_prepared(const Config& config, std::shared_ptr<const Tokenizer> tokenizer) {
+  FileDigests digests(config.data.cache_dir);
+  return find_splits(config, std::move(tokenizer), digests);
 }
 
 PreparedSplit tokenize_file(const fs::path& path, const Tokenizer& tokenizer,

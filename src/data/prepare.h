@@ -57,6 +57,10 @@ struct PrepareOptions {
 // train split where a cache holds it. Reads only; a fault of a text makes it not prepared.
 [[nodiscard]] PreparedData find_prepared(const Config& config);
 
+// The same with a given tokenizer (a checkpoint's).
+[[nodiscard]] PreparedData find_prepared(const Config& config,
+                                         std::shared_ptr<const Tokenizer> tokenizer);
+
 // Tokenises one text without a cache (eval --text), as the config has texts read: a file, a pipe,
 // or "-" for standard input. It is read once.
 [[nodiscard]] PreparedSplit tokenize_file(const std::filesystem::path& path,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/identity.h"
 #include "config/names.h"
 #include "model/weights.h"
 #include "train/training_run.h"
@@ -14,6 +15,8 @@ namespace transnormer {
 namespace {
 
 constexpr const char* kKey = "train.init_from: ";
+constexpr const char* kType = "tokenizer.type";
+constexpr const char* kLineEnd = "data.line_end";
 
 // Of the model's numbers, in percent.
 std::string share_taken(const TransNormer& model, const LoadReport& report) {
@@ -37,7 +40,59 @@ std::string nothing_in_common(const Checkpoint& initial, const LoadReport& repor
   return fault + "; name a checkpoint of a model of this width, or leave it out";
 }
 
+std::string spelled(TokenizerType type) {
+  return name_of<TokenizerType>(kTokenizerNames, type);
+}
+
+std::string spelled(LineEnd line_end) {
+  return name_of<LineEnd>(kLineEndNames, line_end);
+}
+
+// Its config may name another, where its tokenizer was that of a file.
+TokenizerType type_of(const Checkpoint& initial) {
+  return tokenizer_type(initial.tokenizer()->serialized()).value_or(TokenizerType::word);
+}
+
+bool is_named(const LoadedConfig& loaded, const char* key) {
+  const std::string& origin = loaded.origins.at(key);
+  return origin != "default" && origin != kType;
+}
+
+template <class Value>
+void take(const char* key, Value value, Value& place, LoadedConfig& loaded) {
+  if (!is_named(loaded, key) && place != value) {
+    place = value;
+    loaded.origins[key] = "train.init_from";
+  }
+}
+
 }  // namespace
+
+void take_coding(TokenizerType type, LineEnd line_end, LoadedConfig& loaded) {
+  take(kType, type, loaded.config.tokenizer.type, loaded);
+  if (loaded.config.tokenizer.type == type) {  // else the config is to be refused
+    take(kLineEnd, line_end, loaded.config.data.line_end, loaded);
+  }
+}
+
+CodingTaken take_coding(const Checkpoint& initial, LoadedConfig& loaded) {
+  const Config before = loaded.config;
+  const LineEnd of_weights = initial.config().data.line_end;
+  take_coding(type_of(initial), of_weights, loaded);
+  CodingTaken taken;
+  for (const ConfigChange& change : config_changes(before, loaded.config)) {
+    taken.told.push_back(change.key + ": " + change.after + ", as for the weights of " +
+                         initial.path().string() + " (train.init_from)");
+  }
+  const LineEnd now = loaded.config.data.line_end;
+  if (now != of_weights) {
+    taken.warnings.push_back(std::string(kLineEnd) + ": is \"" + spelled(now) +
+                             "\", and the weights of " + initial.path().string() +
+                             " (train.init_from) were trained with \"" + spelled(of_weights) +
+                             "\"; leave it out to code line ends as they know them");
+  }
+  return taken;
+}
 
 std::optional<Checkpoint> open_initial_weights(const Config& config) {
   if (config.train.init_from.empty()) {
@@ -62,15 +117,13 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Checkpoint& initial, const C
         ", whose weights (train.init_from) fit no other; set it to \"\" to take that of "
         "the checkpoint");
   }
-  // Line ends are coded otherwise with byte-level BPE.
-  const auto is_bpe = [](const Config& c) { return c.tokenizer.type == TokenizerType::bpe; };
-  if (is_bpe(initial.config()) != is_bpe(config)) {
-    const char* type = name_of<TokenizerType>(kTokenizerNames, initial.config().tokenizer.type);
-    throw UserError(std::string("tokenizer.type: is \"") +
-                    name_of<TokenizerType>(kTokenizerNames, config.tokenizer.type) +
+  const TokenizerType found = type_of(initial);
+  if (found != config.tokenizer.type) {
+    const std::string type = spelled(found);
+    throw UserError("tokenizer.type: is \"" + spelled(config.tokenizer.type) +
                     "\", and the tokenizer of " + initial.path().string() +
                     " (train.init_from), which its weights need, is of type \"" + type +
-                    "\"; set tokenizer.type to \"" + type + '"');
+                    "\"; leave tokenizer.type out or set it to \"" + type + '"');
   }
   return initial.tokenizer();
 }
@@ -82,6 +135,7 @@ void take_initial_weights(TrainingRun& run) {
     throw UserError(nothing_in_common(initial, report));
   }
   require_finite_weights(*run.model, initial.path().string());
+  run.state.initial_weights_digest = weights_digest(initial);
   run.origin = "started with weights of " + initial.path().string() + " (step " +
                format_count(initial.state().step) + ")";
   const std::string share = share_taken(*run.model, report);

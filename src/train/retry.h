@@ -17,7 +17,8 @@ namespace transnormer {
 // those from there on, so that p grows by (n - k)·G. What was written about steps after k goes with
 // begin_writing(), which also tells of it; the checkpoint of step k knows nothing of it, so that a
 // run that is killed before it saves again diverges again and goes the same way. Throws UserError
-// where a checkpoint cannot be read.
+// where a checkpoint cannot be read, and DivergedError where a resumed run is to begin anew with
+// the weights of train.init_from and what is there now is not, by digest, what it began with.
 void go_back(TrainingRun& run, const Divergence::Facts& divergence);
 
 }  // namespace transnormer

@@ -46,6 +46,7 @@ std::unique_ptr<Task> make_task(const Config& config, const StartingPoint& start
 struct Choice {
   RunDirectory directory;
   StartingPoint point;
+  Config config;
 };
 
 // That of the last start here, as far as it can be read.
@@ -60,16 +61,32 @@ std::optional<Config> config_of_last_start(const fs::path& run_dir) {
   return std::nullopt;
 }
 
-// Of a command that seems to take the run for a fresh one.
-void warn_of_idle_weights(const LoadedConfig& loaded, StartingPoint& point) {
+bool is_same_place(const std::string& one, const std::string& other) {
+  std::error_code none;
+  return one == other || fs::equivalent(one, other, none);
+}
+
+// A command that seems to take the run for a fresh one.
+void refuse_other_weights(const LoadedConfig& loaded, const StartingPoint& point,
+                          const fs::path& run_dir) {
   const std::string& named = loaded.config.train.init_from;
   const auto origin = loaded.origins.find("train.init_from");
   const bool is_asked = origin != loaded.origins.end() && origin->second.starts_with("--");
-  if (is_asked && !named.empty() && named != point.checkpoint->config().train.init_from) {
-    point.warnings.push_back(
-        "train.init_from: acts on a fresh run only, and this one goes on from " +
-        point.checkpoint->path().string() +
-        "; choose another --run-dir to start with those weights");
+  const std::string& had = point.checkpoint->config().train.init_from;
+  if (is_asked && !named.empty() && !is_same_place(named, had)) {
+    const bool is_set = origin->second == "--set";
+    throw UserError(origin->second + (is_set ? " train.init_from" : "") + ": " + run_dir.string() +
+                    " holds a run, which goes on from " + point.checkpoint->path().string() +
+                    " and began with " + (had.empty() ? "new weights" : "those of " + had) +
+                    "; to begin one with the weights of " + named + " name --run-dir NEW");
+  }
+}
+
+// How a run began, and how its text is coded since, is what it was, whatever the config names.
+void keep_beginning(const Config& saved, LoadedConfig& loaded) {
+  loaded.config.train.init_from = saved.train.init_from;
+  if (!saved.train.init_from.empty()) {
+    take_coding(saved.tokenizer.type, saved.data.line_end, loaded);
   }
 }
 
@@ -81,17 +98,23 @@ Choice choose(const TrainRequest& request, const TrainingState& state,
     warnings.push_back(std::move(warning));
   }
   StartingPoint point = choose_start(request, directory);
+  LoadedConfig loaded = request.loaded;
+  std::vector<std::string> taken;
   if (point.checkpoint) {
-    warn_of_idle_weights(request.loaded, point);
-    const std::vector<std::string> changes = compare_settings(point, request.loaded, state);
+    refuse_other_weights(loaded, point, directory.path());
+    keep_beginning(point.checkpoint->config(), loaded);
+    const std::vector<std::string> changes = compare_settings(point, loaded, state);
     point.warnings.insert(point.warnings.end(), changes.begin(), changes.end());
-  } else {
-    point.initial = open_initial_weights(request.loaded.config);
+  } else if ((point.initial = open_initial_weights(loaded.config))) {
+    CodingTaken coding = take_coding(*point.initial, loaded);
+    taken = std::move(coding.told);
+    std::move(coding.warnings.begin(), coding.warnings.end(), std::back_inserter(point.warnings));
   }
   std::move(point.warnings.begin(), point.warnings.end(), std::back_inserter(warnings));
-  point.changes = told_changes(point, config_of_last_start(directory.path()), request.loaded);
+  point.changes = told_changes(point, config_of_last_start(directory.path()), loaded);
+  std::move(taken.begin(), taken.end(), std::back_inserter(point.changes));
   throw_if_stopped();
-  return {std::move(directory), std::move(point)};
+  return {std::move(directory), std::move(point), std::move(loaded.config)};
 }
 
 std::string place_of(const std::optional<Checkpoint>& checkpoint) {
@@ -102,6 +125,7 @@ std::string spelled(const Choice& choice) {
   return nlohmann::json{{"directory", choice.directory.path().string()},
                         {"checkpoint", place_of(choice.point.checkpoint)},
                         {"initial", place_of(choice.point.initial)},
+                        {"config", config_to_json(choice.config)},
                         {"is_fork", choice.point.is_fork}}
       .dump();
 }
@@ -117,7 +141,8 @@ Choice follow(const std::string& of_first) {
   point.checkpoint = open("checkpoint");
   point.initial = open("initial");
   point.is_fork = json.at("is_fork").get<bool>();
-  return {RunDirectory::of_another(json.at("directory").get<std::string>()), std::move(point)};
+  return {RunDirectory::of_another(json.at("directory").get<std::string>()), std::move(point),
+          parse_config(json.at("config").get<std::string>(), "the config of rank 0").config};
 }
 
 // A file of rank 0 in the run directory, which all others must see.
@@ -188,7 +213,7 @@ Start start_together(const TrainRequest& request, dist::World& world, const Trai
   if (!choice) {  // at once: a checkpoint of another run may not be there for long
     choice.emplace(follow(decided));
   }
-  const Config& config = request.loaded.config;
+  const Config& config = choice->config;
   std::unique_ptr<Task> task;
   (void)world.word_of_first([&] {
     task = make_task(config, choice->point);
@@ -198,7 +223,8 @@ Start start_together(const TrainRequest& request, dist::World& world, const Trai
     task = make_task(config, choice->point);
   }
   require_shared_files(world, choice->directory.path());
-  return {std::move(choice->directory), std::move(choice->point), std::move(task)};
+  return {std::move(choice->directory), std::move(choice->point), std::move(choice->config),
+          std::move(task)};
 }
 
 }  // namespace transnormer

@@ -17,6 +17,7 @@ namespace transnormer {
 struct Start {
   RunDirectory directory;  // locked by rank 0
   StartingPoint point;
+  Config config;  // the one asked for, with what follows from the point
   std::unique_ptr<Task> task;
 };
 

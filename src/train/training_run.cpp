@@ -269,21 +269,22 @@ std::unique_ptr<TrainingRun> set_up(const TrainRequest& request) {
 }
 
 std::unique_ptr<TrainingRun> set_up(const TrainRequest& request, dist::World& world) {
-  const Config& config = request.loaded.config;
-  require_what_training_reads(config);
-  const at::Device device = ops::select_device(config.train.device, world.launch().local_rank);
-  ops::configure_threads(config.train.threads, config.train.deterministic,
+  const Config& asked = request.loaded.config;
+  require_what_training_reads(asked);
+  const at::Device device = ops::select_device(asked.train.device, world.launch().local_rank);
+  ops::configure_threads(asked.train.threads, asked.train.deterministic,
                          world.count_alike(dist::machine_name() + ' ' + affinity()));
-  world.require_same(config_to_json(config), difference);
+  world.require_same(config_to_json(asked), difference);
   TrainingState state;
   record_environment(state, device, world.size());
   world.require_same(state.device + ", " + state.build, kind_difference);
-  world.form_groups(config.distributed, device, ops::nccl_engines(device));
-  require_that_ranks_fit(config, world);
+  world.form_groups(asked.distributed, device, ops::nccl_engines(device));
+  require_that_ranks_fit(asked, world);
 
   std::vector<std::string> warnings = request.loaded.warnings;
   Start start = start_together(request, world, state, warnings);
   throw_if_stopped();
+  const Config& config = start.config;
   Task& task = *start.task;
   require_parts(config, task);
   require_same_text(world, task);

@@ -58,6 +58,7 @@ TrainingState full_state() {
   state.validation_context_window = 19;
   state.validation_tokens = 2048;
   state.tokenizer_digest = "other digest";
+  state.initial_weights_digest = "fourth digest";
   return state;
 }
 
@@ -95,6 +96,7 @@ TEST(TrainingState, ComesBackBitForBit) {
   EXPECT_EQ(after.validation_context_window, before.validation_context_window);
   EXPECT_EQ(after.validation_tokens, before.validation_tokens);
   EXPECT_EQ(after.tokenizer_digest, before.tokenizer_digest);
+  EXPECT_EQ(after.initial_weights_digest, before.initial_weights_digest);
 }
 
 TEST(TrainingState, WritesWhatIsNotFiniteAsNullAndReadsItBack) {

@@ -79,6 +79,42 @@ TEST_F(BytePairs, AreTrainedStoredEvaluatedAndContinued) {
                   .Times(1));
 }
 
+// By a config that says nothing of them.
+TEST_F(BytePairs, ComeWithTheWeightsThatAnotherRunBeginsWith) {
+  (void)text_of({"train", "bpe.json", "--run-dir", "run"});
+  const std::string from_run = "train.init_from=run";
+  const Outcome prepared = workspace_.run({"prepare", "tiny.json", "--json", "--set", from_run});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_EQ(json::parse(prepared.out), answer({"prepare", "bpe.json", "--json"}));
+  EXPECT_THAT(prepared.err, HasSubstr("tokenizer.type: \"bpe\", as for the weights of "));
+  EXPECT_EQ(answer({"inspect", "tiny.json", "--json", "--set", from_run}),
+            answer({"inspect", "bpe.json", "--json"}));
+  const Outcome inspected = workspace_.run({"inspect", "tiny.json", "--set", from_run});
+  EXPECT_EQ(inspected.err, "");  // nothing of a key that it does not read
+
+  const Arguments tune{"train", "tiny.json", "--run-dir", "tuned", "--init-from", "run"};
+  const Outcome tuned = workspace_.run(tune);
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(tuned.err, HasSubstr("data.line_end: \"keep\", as for the weights of "));
+  EXPECT_THAT(tuned.err, HasSubstr("100.0% of the model's numbers"));
+  const json config = json::parse(workspace_.read("tuned/config.json"));
+  EXPECT_EQ(config.at("tokenizer").at("type"), "bpe");
+  EXPECT_EQ(config.at("data").at("line_end"), "keep");
+  for (const Arguments& again :
+       {Arguments{"train", "tiny.json", "--run-dir", "tuned", "--set", "train.steps=8"},
+        Arguments{"train", "tuned", "--set", "train.steps=10"}}) {
+    const Outcome outcome = workspace_.run(again);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("resumed from "));
+  }
+  EXPECT_EQ(json::parse(workspace_.read("tuned/config.json")).at("tokenizer"),
+            config.at("tokenizer"));
+  expect_refused(workspace_,
+                 {"train", "tiny.json", "--run-dir", "new", "--init-from", "run", "--set",
+                  "tokenizer.type=word"},
+                 {"tokenizer.type: is \"word\", and the tokenizer of "});
+}
+
 TEST_F(BytePairs, AreTheSameTokenizerInAnotherFile) {
   (void)text_of({"train", "bpe.json", "--run-dir", "run"});
   workspace_.write("whole/vocab.json", workspace_.read("vocab.json"));

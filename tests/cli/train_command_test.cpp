@@ -152,6 +152,11 @@ TEST_F(TrainCommand, WhatIsNoRunOrAmbiguousIsRefusedAndNothingChanges) {
   refused({"run", "--run-dir", "other"},
           "--run-dir: run is a run and goes on where it lies; leave --run-dir out, or say what the "
           "new run begins with: --resume run/checkpoints/latest");
+  refused({"run/config.json", "--run-dir", "other"},
+          "--run-dir: run is a run and goes on where it lies");
+  refused({"run", "--init-from", checkpoint}, "--init-from: run holds a run, which goes on from ");
+  refused({"tiny.json", "--run-dir", "run", "--set", "train.init_from=run"},
+          "--set train.init_from: run holds a run, which goes on from ");
   refused({"run", "--resume", "never"}, "holds a run, and --resume never starts anew");
   refused({"tiny.json", "--run-dir", "new", "--init-from", "run", "--resume", checkpoint},
           "--init-from: begins a new run");

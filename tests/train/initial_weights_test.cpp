@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using Sets = std::vector<std::string>;
@@ -161,16 +162,52 @@ TEST_F(InitialWeights, WithNothingInCommonAreRefusedAndNothingIsMade) {
 TEST_F(InitialWeights, ActOnAFreshRunOnly) {
   (void)runs_.train("run", {"train.steps=4"});
   (void)runs_.train("whole");
-  const Sets sets = from_source({"train.steps=6"});
-  TrainRequest request = runs_.request("run", sets);
-  EXPECT_TRUE(set_up(request)->resumed);
+  TrainRequest request = runs_.request("run", from_source({"train.steps=6"}));
+  for (const char* origin : {"--set", "--init-from"}) {
+    request.loaded.origins["train.init_from"] = origin;
+    try {
+      (void)set_up(request);
+      ADD_FAILURE() << origin;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(origin), HasSubstr("began with new weights"),
+                                      HasSubstr("source name --run-dir NEW")));
+    }
+  }
   request.loaded.origins["train.init_from"] = "small.json";  // nobody asked for it now
-  EXPECT_THAT(set_up(request)->warnings, IsEmpty());
-  request.loaded.origins["train.init_from"] = "--init-from";
-  EXPECT_THAT(set_up(request)->warnings,
-              Contains(HasSubstr("train.init_from: acts on a fresh run only")));
-  ASSERT_EQ(runs_.train("run", sets), ExitStatus::done);
+  {
+    const auto run = set_up(request);
+    EXPECT_TRUE(run->resumed);
+    EXPECT_EQ(run->config.train.init_from, "");  // what it began with, not what is named now
+    EXPECT_THAT(run->warnings, IsEmpty());
+  }
+  ASSERT_EQ(train(request), ExitStatus::done);
   expect_same_weights(runs_, "run", "whole", 6);
+}
+
+TEST_F(InitialWeights, NamedAgainLetTheRunGoOn) {
+  const Sets sets = from_source({"train.steps=2"});
+  ASSERT_EQ(runs_.train("run", sets), ExitStatus::done);
+  EXPECT_TRUE(set_up(runs_.request("run", sets))->resumed);
+  const auto run = set_up(runs_.request("run", {"train.steps=4"}));
+  EXPECT_EQ(run->config.train.init_from, (runs_.path() / "source").string());
+}
+
+TEST_F(InitialWeights, HaveTheirLineEndsUnlessOthersAreNamed) {
+  const std::string none = "train.init_from=" + (runs_.path() / "none").string();
+  ASSERT_EQ(runs_.train("none", {"data.line_end=none"}), ExitStatus::done);
+  {
+    const auto run = set_up(runs_.request("run", {none}));
+    EXPECT_EQ(run->config.data.line_end, LineEnd::none);
+    EXPECT_THAT(run->changes,
+                ElementsAre(HasSubstr("data.line_end: \"none\", as for the weights")));
+    EXPECT_THAT(run->warnings, IsEmpty());
+  }
+  ASSERT_EQ(runs_.train("run", {none, "train.steps=2"}), ExitStatus::done);
+  EXPECT_EQ(set_up(runs_.request("run"))->config.data.line_end, LineEnd::none);  // goes on
+  const auto other = set_up(runs_.request("other", {none, "data.line_end=eos"}));
+  EXPECT_EQ(other->config.data.line_end, LineEnd::eos);
+  EXPECT_THAT(other->warnings,
+              ElementsAre(AllOf(HasSubstr("data.line_end: is \"eos\""), HasSubstr("\"none\""))));
 }
 
 TEST_F(InitialWeights, AreGoneBackToWhereARunDivergesBeforeItsFirstCheckpoint) {
@@ -183,6 +220,54 @@ TEST_F(InitialWeights, AreGoneBackToWhereARunDivergesBeforeItsFirstCheckpoint) {
     EXPECT_TRUE(at::equal(weight, before.at(name))) << name;
   }
   EXPECT_EQ(run->state.samples_passed_over, 4);
+}
+
+// A run with a checkpoint, "run", that is set up anew and diverges at what was its beginning.
+class InitialWeightsOfAResumedRun : public InitialWeights {
+ protected:
+  [[nodiscard]] std::unique_ptr<TrainingRun> resumed() const {
+    const Sets sets = from_source({"train.steps=4", "train.divergence_retries=1"});
+    EXPECT_EQ(runs_.train("run", sets), ExitStatus::done);
+    auto run = set_up(runs_.request("run", sets));
+    EXPECT_TRUE(run->resumed);
+    return run;
+  }
+  static std::string fault_of_going_back(TrainingRun& run) {
+    try {
+      go_back(run, {.summary = "diverged", .sound_until = 0, .updates = 4});
+    } catch (const DivergedError& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(InitialWeightsOfAResumedRun, AreGoneBackTo) {
+  const auto before = saved();
+  const auto run = resumed();
+  EXPECT_EQ(fault_of_going_back(*run), "");
+  EXPECT_EQ(run->state.step, 0);
+  for (const auto& [name, weight] : weights_of(*run->model)) {
+    EXPECT_TRUE(at::equal(weight, before.at(name))) << name;
+  }
+}
+
+TEST_F(InitialWeightsOfAResumedRun, AreNotTakenWhereOthersLieThereNow) {
+  const auto run = resumed();
+  fs::remove_all(runs_.path() / "source");
+  ASSERT_EQ(runs_.train("source", {"train.seed=7"}), ExitStatus::done);
+  EXPECT_THAT(fault_of_going_back(*run),
+              AllOf(HasSubstr("diverged; there is nothing to go back to: train.init_from: "),
+                    HasSubstr("are not those that this run began with")));
+  EXPECT_EQ(run->state.step, 4);
+}
+
+TEST_F(InitialWeightsOfAResumedRun, AreNotTakenWhereTheyAreGoneOrNotKnown) {
+  const auto run = resumed();
+  run->state.initial_weights_digest.clear();
+  EXPECT_THAT(fault_of_going_back(*run), HasSubstr("is not recorded"));
+  fs::remove_all(runs_.path() / "source");
+  EXPECT_THAT(fault_of_going_back(*run), HasSubstr("there is no such checkpoint"));
 }
 
 }  // namespace

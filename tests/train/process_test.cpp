@@ -344,7 +344,7 @@ TEST_F(TrainProcess, SaysAtItsStartWhatItIsGoingToDo) {
   EXPECT_EQ(outcome.out, "");
   for (const char* part :
        {"model: custom, 2 layers", "parameters", "data: ", "6 updates of 4 samples", "cpu", "fp32",
-        "1 thread", "run directory run"}) {
+        "1 thread", "run directory: run"}) {
     EXPECT_THAT(outcome.err, HasSubstr(part));
   }
   EXPECT_THAT(workspace_.read("run/train.log"), HasSubstr("done: reached train.steps"));
