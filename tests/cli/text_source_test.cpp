@@ -226,7 +226,7 @@ TEST_F(HeldOut, PartsOfTheTrainingTextAreShownTrainedOnAndValidated) {
 TEST_F(HeldOut, PartsStayTheSameOnResume) {
   ASSERT_EQ(files_.run(with_holdout({"train", "tiny.json", "--run-dir", "run"})).status, 0);
   const Arguments more{"train", "tiny.json", "--run-dir", "run", "--set", "train.steps=8"};
-  expect_refused(files_, with_holdout(more, "0.3"), {"data.holdout: 0.2 when it was saved, 0.3"});
+  expect_refused(files_, with_holdout(more, "0.3"), {"data.holdout: 0.2 -> 0.3"});
   Arguments given = more;
   given.insert(given.end(), {"--set", "data.holdout=0.2"});  // beside the config's data.valid
   const Outcome moved = files_.run(given);
