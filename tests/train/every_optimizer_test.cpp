@@ -14,7 +14,6 @@
 namespace transnormer {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using Sets = std::vector<std::string>;
 
