@@ -14,6 +14,7 @@
 #include "cli/eval_record.h"
 #include "cli/eval_results.h"
 #include "cli/options.h"
+#include "cli/outcome.h"
 #include "cli/processes.h"
 #include "dist/watch.h"
 #include "log/console.h"
@@ -93,10 +94,9 @@ bool score_all(EvalInputs& inputs, dist::World& world, const EvalOptions& option
     results.add({name_of(scoring, options), *evaluation});
     if (inputs.scorings.size() == 1) {
       results.finish();
-      std::cout << std::flush;
+      flush_answer();
     }
-    // Where nobody could read the answer, why is what finish() tells; nothing else comes between.
-    if (const auto file = record_of(scoring, options); file && world.is_first() && std::cout) {
+    if (const auto file = record_of(scoring, options); file && world.is_first()) {
       record(*file, scoring, options, *evaluation);
     }
   }

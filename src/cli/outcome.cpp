@@ -39,6 +39,9 @@ bool reader_has_left() {
   return ::poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+// Why stdout could not be written, where it could not.
+int reason_of_loss = 0;
+
 // 0 once main() returned. A forked process has no main().
 std::atomic<pid_t> main_runs_in{0};
 
@@ -116,14 +119,22 @@ int returned(int status) {
   return status;
 }
 
+bool flush_answer() {
+  if (std::cout && !std::cout.flush()) {
+    reason_of_loss = errno;
+  }
+  return static_cast<bool>(std::cout);
+}
+
 int finish(ExitStatus status) {
-  std::cout.flush();
+  flush_answer();
   const bool has_arrived = std::cout && std::ferror(stdout) == 0;
   if (status != ExitStatus::done || has_arrived || reader_has_left()) {
     return static_cast<int>(status);
   }
   return fail(ExitStatus::user_fault,
-              "standard output: cannot be written: " + system_reason(errno));
+              "standard output: cannot be written: " +
+                  system_reason(reason_of_loss != 0 ? reason_of_loss : errno));
 }
 
 }  // namespace transnormer::cli

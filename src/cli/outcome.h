@@ -26,6 +26,10 @@ int fail_with_exception();
 void explain_every_end();
 int returned(int status);
 
+// Writes out what stdout holds so far, where more is to be done after the answer. Whether it
+// arrived; finish() tells why not.
+bool flush_answer();
+
 // The end of a command that failed in no way. An answer that did not arrive (a full disk) is no
 // success, unless its reader had enough and closed the pipe.
 int finish(ExitStatus status);

@@ -14,7 +14,7 @@
 namespace transnormer {
 namespace {
 
-constexpr std::size_t kLineBytes = 160;  // of a sample on the console
+constexpr std::size_t kLineBytes = 64;  // of a sample on the console
 constexpr const char* kKey = "validation.prompts";
 
 struct Prompt {
